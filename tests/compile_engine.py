@@ -15,7 +15,7 @@ from whatwhere.restoration import denoise, load_denoiser, load_dictionary
 
 
 def compile_engines(dtype: torch.dtype) -> None:
-    """The engines `cpu` and `greedy`."""
+    """The engines `cpu` and `greedy`, and steps that gradients pass through."""
     model = ww.DeconvNet(ww.ModelSpec.paper(), dtype=dtype)
     v = torch.ones(1, 1, 12, 12, dtype=dtype)
     solution = ww.infer(model, v, ww.InferenceSpec(steps=1), engine="cpu")
@@ -24,6 +24,9 @@ def compile_engines(dtype: torch.dtype) -> None:
     waveforms = ww.DeconvNet(ww.ModelSpec.signals(2, 5, pool_size=1), dtype=dtype)
     signals = torch.ones(1, 1, 1, 20, dtype=dtype)
     ww.infer(waveforms, signals, ww.InferenceSpec.coding(), engine="greedy")
+    schedule = ww.spec.Schedule(steps=(ww.spec.StepSpec(size=0.01, threshold=0.01),))
+    layer = ww.nn.SparseCode2d.from_model(model, 1, ww.InferenceSpec(step=schedule))
+    layer(v).sum().backward()
 
 
 def compile_pooling() -> None:

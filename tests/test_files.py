@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -122,13 +123,48 @@ def test_the_next_command_removes_what_a_killed_one_left_of_its_file(tmp_path: P
     other = tmp_path / ".other.csv-0123456789abcdef.part"
     for path in (dead, other):
         path.touch()
-        os.utime(path, (0, 0))
     with open_atomic(tmp_path / "events.csv") as file:
-        os.utime(file.fileno(), (0, 0))
         claim([tmp_path / "events.csv"])
         file.write(b"complete")
     assert sorted(os.listdir(tmp_path)) == [other.name, "events.csv"]
     assert (tmp_path / "events.csv").read_bytes() == b"complete"
+
+
+def test_in_a_folder_of_results_all_that_killed_commands_left_is_removed(tmp_path: Path) -> None:
+    """Of results, of records, and in sub-folders of results."""
+    results = tmp_path / "clean"
+    (results / "in").mkdir(parents=True)
+    left = [
+        results / "..whatwhere.json-0123456789abcdef.part",
+        results / "in" / ".b.png-0123456789abcdef.part",
+    ]
+    for path in left:
+        path.touch()
+    with open_atomic(results / "record.json"):
+        claim([results / "a.png", results / "in" / "c.png"], folder=results)
+        assert [path for path in left if path.exists()] == []
+        assert len(os.listdir(results)) == 2, "what a living process writes stays"
+
+
+def test_a_temporary_file_that_was_taken_for_a_leftover_is_made_again(tmp_path: Path) -> None:
+    """Another process found it in the moment before it was locked."""
+    out = tmp_path / "a.png"
+    claimed = threading.Event()
+
+    def claim_all_the_time() -> None:
+        while not claimed.is_set():
+            claim([out], overwrite=True)
+
+    claimer = threading.Thread(target=claim_all_the_time)
+    claimer.start()
+    try:
+        for number in range(200):
+            write_atomic(out, b"%d" % number)
+            assert out.read_bytes() == b"%d" % number
+    finally:
+        claimed.set()
+        claimer.join()
+    assert os.listdir(tmp_path) == ["a.png"]
 
 
 def test_a_folder_created_for_nothing_is_removed(tmp_path: Path) -> None:

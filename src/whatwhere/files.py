@@ -56,20 +56,40 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     If the block raises, or is interrupted, `path` keeps its old content and the temporary file is
     removed. A process that is killed leaves it behind; `claim` removes it the next time.
     """
-    temporary = path.with_name(f"{_leftover_stem(path)}{secrets.token_hex(8)}.part")
+    file, temporary = _open_temporary(path)
     try:
-        with open(temporary, "x+b") as file:
-            with suppress(OSError):  # some file systems have no locks
-                _lock(file.fileno())
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if os.name == "nt":
+                file.close()  # Windows renames no open file; elsewhere it is locked to the end
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
     sync_folder(path.parent)
+
+
+def _open_temporary(path: Path) -> tuple[BinaryIO, Path]:
+    """Open a new file beside `path` and lock it, so that nobody takes it for a leftover."""
+    while True:
+        temporary = path.with_name(f"{_leftover_stem(path)}{secrets.token_hex(8)}.part")
+        file = open(temporary, "x+b")  # noqa: SIM115
+        try:
+            _lock(file.fileno())
+            if temporary.exists():
+                return file, temporary
+        except BlockingIOError:
+            pass
+        except OSError:  # a file system without locks, where no leftovers are removed
+            return file, temporary
+        except BaseException:
+            file.close()
+            temporary.unlink(missing_ok=True)
+            raise
+        file.close()  # another process found it before it was locked, and removes it
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -92,27 +112,24 @@ def _leftover_stem(path: Path) -> str:
     return f".{path.name[:40]}-"
 
 
-def _remove_dead_leftovers(paths: list[Path]) -> None:
-    """Remove temporary files that killed processes left of these files: nobody locks them, and they
-    are not new."""
-    stems: dict[Path, set[str]] = {}
+def _remove_dead_leftovers(paths: list[Path], results: Path | None) -> None:
+    """Remove temporary files that killed processes left of these files, and any that they left in
+    these folders if those are of results. Living processes lock theirs."""
+    stems: dict[Path, set[str]] = {} if results is None else {results: set()}
     for path in paths:
         stems.setdefault(path.parent, set()).add(_leftover_stem(path))
     for folder, own in stems.items():
         with suppress(OSError):  # a folder that does not exist yet has none
             for entry in list(os.scandir(folder)):
-                is_leftover = LEFTOVER.fullmatch(entry.name) and entry.is_file(
-                    follow_symlinks=False
-                )
-                if is_leftover and entry.name[: -len("0123456789abcdef.part")] in own:
+                if not LEFTOVER.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                    continue
+                if results is not None or entry.name[: -len("0123456789abcdef.part")] in own:
                     _remove_unlocked(Path(entry.path))
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a temporary file unless a process writes it or has just made it."""
+    """Remove a temporary file unless a process writes it."""
     with suppress(OSError), open(path, "rb") as file:
-        if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
-            return
         _lock(file.fileno())  # raises OSError if another one has it
         path.unlink()
 
@@ -416,7 +433,8 @@ def claim(
 
     The rules of every command: each result has a separate file; an input is never overwritten;
     other files that exist are replaced only with `overwrite`, or if the program wrote them into the
-    same folder of results before. Temporary files that a killed process left of them are removed.
+    same folder of results before. Temporary files that a killed process left of them, or in their
+    folder of results, are removed.
 
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
@@ -439,7 +457,7 @@ def claim(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
             " it with --overwrite (in Python: overwrite=True)."
         )
-    _remove_dead_leftovers(paths)
+    _remove_dead_leftovers(paths, folder)
 
 
 def input_files(*sources: str | Path | None) -> list[Path]:

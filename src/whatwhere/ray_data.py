@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from whatwhere.classification import describe_images
+from whatwhere.classification.descriptors import with_learned_steps
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import Images, load
@@ -97,7 +99,7 @@ class Encode:
 
 class Describe:
     """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
-    size.
+    size. Inference takes learned steps if the model has them.
 
     model   a name, a file or a run
     """
@@ -111,8 +113,8 @@ class Describe:
         engine: str = "auto",
     ) -> None:
         run = read_run(model)
-        self.model = run.model.to(choose_device(device, engine))
-        self.recipe = run.recipe
+        placed = run.model.to(choose_device(device, engine))
+        self.model, self.recipe = with_learned_steps(placed, run.recipe)
         self.column = column
         self.engine = engine
 
@@ -256,12 +258,15 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
     return SparseLatents(features, tuple(where), Background(**background))
 
 
-def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
+def _sparse_map(
+    grid: tuple[int, ...], indices: ArrayLike, values: Sequence[ArrayLike], each: int
+) -> SparseMap:
     """Return values at places of a grid; every place has `each` values of each kind."""
     places = torch.tensor(np.asarray(indices, np.int64))
     columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
     table = [part.reshape(len(places), each) for part in columns]
-    return SparseMap(grid, places, torch.cat(table, 1))
+    maps, height, width = grid
+    return SparseMap((maps, height, width), places, torch.cat(table, 1))
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:

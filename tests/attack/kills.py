@@ -3,8 +3,8 @@
 
 Every command runs in a process of its own, which gets SIGKILL, SIGTERM or SIGINT after a time drawn
 between 0 and what it takes undisturbed. Then every file of its output must be complete, and the
-same command, run again to its end, must give the result of one that nobody disturbed, to the bit.
-What differs or is torn counts as a fault and fails the program.
+same command, run again to its end, must give the result of one that nobody disturbed, to the bit,
+and leave no temporary file. What differs, is torn or stays counts as a fault and fails the program.
 """
 
 from __future__ import annotations
@@ -349,6 +349,8 @@ def attack_command(
             faults.append("cannot be run again")
         elif result(out) != expected:
             faults.append("another result")
+        elif any(LEFTOVER.fullmatch(path.name) for path in out.rglob("*")):
+            faults.append("a temporary file stays")
         tally["killed" if killed else "had ended"] += 1
         for fault in faults:
             tally[f"FAULT {fault}"] += 1

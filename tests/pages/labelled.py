@@ -66,8 +66,10 @@ class Served:
 class GivenRows(ww.Labelling):
     """A session of pictures whose descriptors are given."""
 
-    def __init__(self, images: ww.data.Images, rows: np.ndarray) -> None:
-        super().__init__(rows)
+    def __init__(
+        self, images: ww.data.Images, rows: np.ndarray, labels: Path | None = None
+    ) -> None:
+        super().__init__(rows, labels=labels)
         self.images = images
 
 

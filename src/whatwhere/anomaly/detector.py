@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import torch
@@ -54,12 +54,15 @@ from whatwhere.anomaly.threshold import (
 )
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable, warn
-from whatwhere.files import readable, untrusted
+from whatwhere.files import FileFields, readable, untrusted
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
 from whatwhere.views.choice import OWN
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
@@ -226,7 +229,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def fit(
         self,
         X: Source,
-        y: Any = None,
+        y: object = None,
         *,
         mask: Unopened | None = None,
         progress: Progress | None = None,
@@ -245,7 +248,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def partial_fit(
         self,
         X: Source,
-        y: Any = None,
+        y: object = None,
         *,
         mask: Unopened | None = None,
         progress: Progress | None = None,
@@ -331,7 +334,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return [values[0] for values in maps]
         return maps
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> "Tags":
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
@@ -589,7 +592,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return self.normal_scores_
         return np.delete(self.normal_scores_, far_above(self.normal_scores_))
 
-    def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
+    def _read_scorers(
+        self, scorers: Sequence[FileFields], tensors: Mapping[str, Tensor]
+    ) -> list[Scorer]:
         """Return the scorers of a file, with the features that were given."""
         needed = [entry["source"] for entry in scorers]
         if self.features is None and needed != [OWN] and are_known(needed):
@@ -615,7 +620,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         ]
 
     def _read_scorer(
-        self, entry: Any, source: Any, prefix: str, tensors: Mapping[str, Tensor]
+        self,
+        entry: FileFields,
+        source: Any,
+        prefix: str,
+        tensors: Mapping[str, Tensor],
     ) -> Scorer:
         kind = NormalObject if self.aligned else NormalSurface
         extract: Filters | GivenFeatures
@@ -663,10 +672,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
 def scorer_settings(
     scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a file records about a scorer; its tensors are added to `tensors`."""
     extract = scorer.extract
-    entry: dict[str, Any] = {"source": OWN}
+    entry: dict[str, object] = {"source": OWN}
     if isinstance(extract, GivenFeatures):
         entry["source"] = extract.name
         tensors[f"{prefix}fingerprint"] = extract.fingerprint(channels)
@@ -678,7 +687,7 @@ def scorer_settings(
     return entry
 
 
-def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
+def recall_from(settings: FileFields | None) -> Recall | None:
     """Return what a file records of the share of defects found."""
     if settings is None:
         return None
@@ -691,7 +700,7 @@ def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
     return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
-def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+def take_tensors(name: str, value: object, tensors: dict[str, Tensor]) -> object:
     """Return a value without its tensors, which are added to `tensors` by their names."""
     if isinstance(value, Tensor):
         tensors[name] = value

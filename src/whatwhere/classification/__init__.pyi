@@ -1,3 +1,4 @@
+from whatwhere.classification.columns import column_names as column_names
 from whatwhere.classification.descriptors import Matrix as Matrix
 from whatwhere.classification.descriptors import describe as describe
 from whatwhere.classification.descriptors import describe_images as describe_images

@@ -8,6 +8,7 @@ patches are further apart, and on still larger images the patches and their cell
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference import infer
+from whatwhere.inference.learned_steps import resolve_steps, saved_steps
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
@@ -134,7 +136,7 @@ def unit_length(x: Tensor) -> Tensor:
 def describe_images(
     model: DeconvNet,
     images: ImageSource,
-    recipe: Recipe,
+    recipe: Recipe | None = None,
     *,
     engine: str = "auto",
     on_device: bool = False,
@@ -148,17 +150,23 @@ def describe_images(
 
     model       the model
     images      as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
-    recipe      how features are inferred and described
+    recipe      how features are inferred and described. None takes the learned steps that were
+                saved next to the model, which give features like those of the paper's 50 steps in a
+                tenth of the time, or else the paper's recipe
     engine      engine of the inference
     on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that
                 is fitted there
     progress    called after every batch with the number of images in it
 
     >>> model = ww.load("mnist")
+    >>> describe_images(model, ww.data.load("digits")[:4]).shape          # 5 learned steps
+    (4, 4800)
     >>> recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 3}})
-    >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape
+    >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape  # 3 plain steps
     (4, 4800)
     """
+    if recipe is None:
+        model, recipe = with_learned_steps(model, Recipe.paper(model.spec))
     images = in_model_units(model.spec, images)
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
@@ -180,6 +188,16 @@ def describe_images(
         progress(len(v))
     assert rows is not None
     return rows if on_device else rows.numpy()
+
+
+def with_learned_steps(model: DeconvNet, recipe: Recipe) -> tuple[DeconvNet, Recipe]:
+    """Return a model and a recipe that infer with the learned steps next to the model's file. Both
+    stay as they are if there are none, or if the recipe describes lower layers, too."""
+    top_alone = recipe.descriptor.layers in ((), (model.spec.depth,))
+    if model.source is None or not top_alone or not saved_steps(model.source):
+        return model, recipe
+    model, inference = resolve_steps(model, "learned")
+    return model, replace(recipe, inference=inference, plan=())
 
 
 def _layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple[Phase, ...]]:

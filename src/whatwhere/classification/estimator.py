@@ -16,6 +16,7 @@ from whatwhere.classification.anywhere import (
     describe_where,
     learn_anywhere,
 )
+from whatwhere.classification.columns import column_names
 from whatwhere.classification.descriptors import describe_images, unit_length
 from whatwhere.classification.metric import learn_metric
 from whatwhere.classification.settings import Distortions
@@ -47,8 +48,6 @@ try:
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError:
     raise MissingExtra("scikit-learn", "DeconvNetFeatures") from None
-
-_DESCRIPTOR_STEPS = 30
 
 
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -223,6 +222,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of `transform`, which say which map and which place they
+        measure (`column_names`); numbered ones with `invariant_to`, whose columns mix them."""
+        check_is_fitted(self)
+        if self.invariant_to is not None:
+            return np.asarray(super().get_feature_names_out(input_features))
+        _, height, width = self.image_shape_
+        names = column_names(self.model_, height, width, self._recipe().descriptor)
+        return np.asarray(names, dtype=object)
+
     def encode(self, X: "Images") -> Latents:
         """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`
         of every layer."""
@@ -325,9 +334,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative
             ),
             learning=(learning,) * len(layers),
-            inference=InferenceSpec(
-                lam=self.lam, steps=_DESCRIPTOR_STEPS if self.steps is None else self.steps
-            ),
+            inference=InferenceSpec(lam=self.lam, steps=30 if self.steps is None else self.steps),
             descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
         )
@@ -342,7 +349,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 Images = np.ndarray | Tensor | list[object] | data.Images
-_COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
 def _as_plain_array(images: Images) -> Any:
@@ -361,7 +367,8 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     """(C, H, W) of images, from the shape of the array that was given and, for rows of pixels,
     what `shape` says."""
     if len(given) == 4:
-        if given[3] in _COLOUR_CHANNELS and given[1] not in _COLOUR_CHANNELS and shape is None:
+        usual = (1, 3, 4)  # numbers of channels
+        if given[3] in usual and given[1] not in usual and shape is None:
             raise ImageError(
                 f"Images of shape {given} look like (n, H, W, C); expected (n, C, H, W). Give"
                 f" np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]}"

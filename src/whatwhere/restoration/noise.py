@@ -11,7 +11,7 @@ import math
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -149,7 +149,7 @@ Noise = float | str | tuple[float, ...] | NoiseEstimate | None
 """Noise as a user gives it; None: it is estimated."""
 
 
-def read_noise(noise: Any) -> NoiseEstimate | str | None:
+def read_noise(noise: object) -> NoiseEstimate | str | None:
     """Return noise that a user gave as a value, "poisson" or None; raise a SpecError for an invalid
     one."""
     if noise is None or noise == "poisson" or isinstance(noise, NoiseEstimate):
@@ -217,14 +217,15 @@ def counts_noise(images: Tensor, step: float | None = None) -> NoiseEstimate:
     return NoiseEstimate(gain=smallest)
 
 
-def is_level(noise: Any) -> bool:
+def is_level(noise: object) -> TypeGuard[float]:
     """Whether this is a standard deviation."""
     return _is_number(noise) and noise >= 0
 
 
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and -sys.float_info.max <= value <= sys.float_info.max
+def _is_number(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 NO_NOISE = NoiseEstimate()

@@ -364,7 +364,7 @@ def by_dictionary(
 
 def inpaint(
     image: PictureT,
-    mask: Any,
+    mask: object,
     model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
@@ -422,7 +422,7 @@ def inpaint(
     return result
 
 
-def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
+def _masks_of_list(images: Sequence[object], mask: object) -> Sequence[object]:
     """The mask of each picture of a list: one of a list, or the same for all."""
     if not isinstance(mask, list | tuple):
         return [mask] * len(images)
@@ -434,7 +434,7 @@ def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
     return mask
 
 
-def _open_mask(mask: Any, count: int) -> Tensor:
+def _open_mask(mask: object, count: int) -> Tensor:
     """A mask in any form as weights [N, 1 or C, H, W] of this number of pictures."""
     is_named = isinstance(mask, str | PathLike | Images) or is_pillow(mask)
     given = mask if is_named else as_weights(mask)
@@ -576,7 +576,7 @@ def as_images(
     return tensor.detach().to(model.device, model.dtype)
 
 
-def checked(values: Any, shape: str) -> Tensor:
+def checked(values: object, shape: str) -> Tensor:
     """Floats as a tensor; an ImageError for other values, or another number of axes than `shape`
     has."""
     tensor = as_tensor(values)
@@ -591,7 +591,7 @@ def checked(values: Any, shape: str) -> Tensor:
     return tensor
 
 
-def as_tensor(values: Any) -> Any:
+def as_tensor(values: object) -> object:
     """An array as a tensor; anything else as it is."""
     return (
         torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values

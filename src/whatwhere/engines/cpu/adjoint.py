@@ -61,15 +61,18 @@ class Sums(NamedTuple):
     """The gradients, which are added to.
 
     images   [N, H W C]
-    filters  for each layer [map, row, column, map below], or [row, column, map below, map] where
-             the maps below do not fill vectors
+    filters  those of all layers, one after the other: [map, row, column, map below], or [row,
+             column, map below, map] where the maps below do not fill vectors. One array, because
+             a tuple of arrays would be compiled again for every number of layers
+    starts   where those of each layer begin in it, [layers]
     steps    [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
     scales   [layers, 2]  of the fitted μ and γ
     rates    [N]
     """
 
     images: Array
-    filters: tuple[Array, ...]
+    filters: Array
+    starts: Array
     steps: Array
     scales: Array
     rates: Array
@@ -157,7 +160,8 @@ def pull_back(source: str) -> Callable[..., None]:
                             pull_back_fit(memory, pair, config, scale)
                     below = layers[k - 1]
                     z = mirror[k].z_error
-                    correlate(memory, (below, layers[k]), z, below.error, sums.filters[k - 1])
+                    own = sums.filters[sums.starts[k - 1] :]
+                    correlate(memory, (below, layers[k]), z, below.error, own)
                     target = mirror[k - 1].error
                     convolve_down(memory, filters, mirror[k - 1], mirror[k], z, target)
                 subtract_error(memory, mirror[0], sums.images[n])
@@ -171,7 +175,8 @@ def pull_back(source: str) -> Callable[..., None]:
                         z = layer.z
                         unpool(memory, layer, layer.features)
                     error = mirror[k - 1].error
-                    correlate(memory, (layers[k - 1], layer), z, error, sums.filters[k - 1])
+                    own = sums.filters[sums.starts[k - 1] :]
+                    correlate(memory, (layers[k - 1], layer), z, error, own)
                     convolve_up(memory, filters, mirror[k - 1], mirror[k])
                     if not layer.unpooled:
                         pull_back_unpooling(memory, layer, mirror[k])
@@ -336,7 +341,7 @@ def store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
 
 @inline_jit
 def if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
-    """The adjoint of what a bound has not changed; 0 elsewhere."""
+    """Return the adjoint of what a bound has not changed; 0 elsewhere."""
     return where(clamp(moved, low, high) == moved, adjoint, 0.0)
 
 
@@ -466,8 +471,8 @@ def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
 def pull_back_fit(
     memory: Array, pair: tuple[Layer, Layer], settings: Settings, scale: tuple[Array, Array]
 ) -> None:
-    """The fit of the start: add to the adjoint of the signal at z what comes through θ, and to
-    `sums` the derivatives by the scales."""
+    """Pull the fit of the start back: add to the adjoint of the signal at z what comes through θ,
+    and to `sums` the derivatives by the scales."""
     noinline()
     layer, mirror = pair
     scales, sums = scale
@@ -523,24 +528,31 @@ def pull_back_fit(
 # --- the gradient of the filters
 
 
-@inline_jit
-def correlate(memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums: Array) -> None:
-    """sums(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j); the error begins at its border."""
-    if pair[0].maps % LANES == 0:
-        correlate_regions(memory, pair, z, error, sums)
-    else:
-        correlate_channels(memory, pair, z, error, sums)
+class Errors(NamedTuple):
+    """The errors of a layer, with their border: where they begin, from row to row, and its maps."""
+
+    at: int
+    pitch: int
+    maps: int
 
 
 @jit
-def correlate_regions(
-    memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums: Array
-) -> None:
-    """The same over the regions where z is not 0, from maps below that fill vectors."""
+def correlate(memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums: Array) -> None:
+    """sums(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j); the error begins at its border."""
     noinline()
     below, layer = pair
-    C, B = below.maps, layer.maps
-    pitch = (below.columns + 2 * below.border_x) * C
+    errors = Errors(error, (below.columns + 2 * below.border_x) * below.maps, below.maps)
+    if below.maps % LANES == 0:
+        correlate_regions(memory, layer, z, errors, sums)
+    else:
+        correlate_channels(memory, layer, z, errors, sums)
+
+
+@jit
+def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
+    """Do the same over the regions where z is not 0, from maps below that fill vectors."""
+    noinline()
+    B = layer.maps
     pooled = 1 if layer.unpooled else 2
     # without pooling, all four are the one element, of which only the first counts
     down = layer.z_columns * B * (pooled - 1)
@@ -548,7 +560,8 @@ def correlate_regions(
     for row in range(layer.rows):
         for column in range(layer.columns):
             at = z + pooled * (row * layer.z_columns + column) * B
-            place = error + pooled * (row * pitch + column * C)
+            of = pooled * (row * errors.pitch + column * errors.maps)
+            here_errors = Errors(errors.at + of, errors.pitch, errors.maps)
             for first in range(0, B, LANES):
                 here = at + first
                 e = load_elements(memory, here, down, right)
@@ -563,28 +576,28 @@ def correlate_regions(
                     z00 = memory[here + b]
                     if pooled == 1:
                         if z00 != 0:
-                            add_element(memory, layer, (C, pitch, place), z00, first + b, sums)
+                            add_element(memory, layer, here_errors, z00, first + b, sums)
                         continue
                     z01 = memory[here + b + right]
                     z10 = memory[here + b + down]
                     z11 = memory[here + b + down + right]
                     if z00 != 0 or z01 != 0 or z10 != 0 or z11 != 0:
                         four = z00, z01, z10, z11
-                        add_region(memory, layer, (C, pitch, place), four, first + b, sums)
+                        add_region(memory, layer, here_errors, four, first + b, sums)
 
 
 @jit
 def add_region(
     memory: Array,
     layer: Layer,
-    error: tuple[int, int, int],
+    errors: Errors,
     z: tuple[float, float, float, float],
     b: int,
     sums: Array,
 ) -> None:
-    """The part of one region, in one map."""
+    """Add the part of one region, in one map."""
     noinline()
-    C, pitch, place = error
+    place, pitch, C = errors
     z00, z01, z10, z11 = z
     length = layer.size_x * C
     for i in range(layer.size_y):
@@ -599,12 +612,10 @@ def add_region(
 
 
 @jit
-def add_element(
-    memory: Array, layer: Layer, error: tuple[int, int, int], z: float, b: int, sums: Array
-) -> None:
-    """The part of one element, in one map."""
+def add_element(memory: Array, layer: Layer, errors: Errors, z: float, b: int, sums: Array) -> None:
+    """Add the part of one element, in one map."""
     noinline()
-    C, pitch, place = error
+    place, pitch, C = errors
     length = layer.size_x * C
     for i in range(layer.size_y):
         out = (b * layer.size_y + i) * length
@@ -617,14 +628,12 @@ def add_element(
 
 
 @jit
-def correlate_channels(
-    memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums: Array
-) -> None:
-    """The same from few channels: LANES maps at a time, the sums of TAPS columns in registers."""
+def correlate_channels(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
+    """Do the same from few channels: LANES maps at a time, the sums of TAPS columns in
+    registers."""
     noinline()
-    below, layer = pair
-    C, B = below.maps, layer.maps
-    pitch = (below.columns + 2 * below.border_x) * C
+    error, pitch, C = errors
+    B = layer.maps
     for first in range(0, B, LANES):
         for i in range(layer.size_y):
             for c in range(C):

@@ -54,7 +54,7 @@ class UnrolledSteps:
         self.tape: Tensor | None = None
 
     def solve(self) -> Latents:
-        """The latents after the last step."""
+        """Return the latents after the last step."""
         N, T = self.solver.all.beta.shape
         kept = int(self.solver.layers[0]["gain"])  # all that lies before it; see `layout`
         self.tape = _take_tape((N, T, kept + self.code), self.solver.dtype)
@@ -74,12 +74,14 @@ class UnrolledSteps:
         images = np.zeros_like(solver.all.images)
         rates = np.zeros(N)
         mirror = self._mirror()
-        lengths = [self._filter_sums(k) for k in range(1, L + 1)]
+        ends = np.cumsum([self._filter_sums(k) for k in range(1, L + 1)])
+        starts = np.concatenate([[0], ends[:-1]])
         schedule, scales = solver.sizes
 
         def work(chunk: slice) -> Sums:
-            totals = tuple(torch.zeros(length, dtype=solver.dtype).numpy() for length in lengths)
-            part = Sums(images[chunk], totals, np.zeros((T, 3 + L)), np.zeros((L, 2)), rates[chunk])
+            totals = torch.zeros(int(ends[-1]), dtype=solver.dtype).numpy()
+            steps = np.zeros((T, 3 + L))
+            part = Sums(images[chunk], totals, starts, steps, np.zeros((L, 2)), rates[chunk])
             memory = torch.zeros(2 * solver.state_size + 3 * self.code, dtype=solver.dtype).numpy()
             pull_back(
                 Tape(solver.all.tape[chunk], above[chunk], solver.all.rates[chunk]),
@@ -97,10 +99,9 @@ class UnrolledSteps:
         _free_tapes[:] = [] if self.tape is None else [self.tape]
         self.tape = None
         _, C, H, W = self.problem.images.shape
-        filters = [
-            self._filters(k, [torch.from_numpy(part.filters[k - 1]) for part in parts])
-            for k in range(1, L + 1)
-        ]
+        sums = torch.stack([torch.from_numpy(part.filters) for part in parts])
+        of_layers = sums.sum(0, dtype=torch.float64).tensor_split(ends[:-1].tolist())
+        filters = [self._filters(k, total) for k, total in enumerate(of_layers, start=1)]
         return StepGradients(
             torch.from_numpy(images).view(N, H, W, C).permute(0, 3, 1, 2),
             tuple(filters),
@@ -110,7 +111,7 @@ class UnrolledSteps:
         )
 
     def _mirror(self) -> np.ndarray:
-        """The table of layers of the adjoints, in the second half of memory."""
+        """Return the table of layers of the adjoints, in the second half of memory."""
         mirror: np.ndarray = self.solver.layers.copy()
         size = self.solver.state_size
         for row in mirror:
@@ -122,15 +123,14 @@ class UnrolledSteps:
         return mirror
 
     def _filter_sums(self, k: int) -> int:
-        """The length of the sums of layer k's filters; see `adjoint.Sums`."""
+        """Return the length of the sums of layer k's filters; see `adjoint.Sums`."""
         row, below = self.solver.layers[k], self.solver.layers[k - 1]
         return int(row["maps"] * row["size_y"] * row["size_x"] * below["maps"])
 
-    def _filters(self, k: int, sums: list[Tensor]) -> Tensor:
-        """The sums of layer k as its filters, [C, B, K, L]."""
+    def _filters(self, k: int, total: Tensor) -> Tensor:
+        """Return the sums of layer k as its filters, [C, B, K, L]."""
         row, below = self.solver.layers[k], self.solver.layers[k - 1]
         K, L, C, B = (int(n) for n in (row["size_y"], row["size_x"], below["maps"], row["maps"]))
-        total = torch.stack(sums).sum(0, dtype=torch.float64)
         if C % LANES == 0:
             filters = total.view(B, K, L, C).permute(3, 0, 1, 2)
         else:

@@ -12,7 +12,7 @@ import inspect
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,8 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from whatwhere.engines.compiled import COMPILED
-from whatwhere.errors import warn
+from whatwhere.errors import RunError, warn
+from whatwhere.files import locked
 from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
@@ -66,15 +67,17 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
         digest.update(file.read_bytes())
     compiled: Any = numba.njit(**OPTIONS)(define(digest.hexdigest()))
     try:
-        compiled._cache = MachineCodeCache(compiled.py_func)
+        compiled._cache = known = MachineCodeCache(compiled.py_func)
     except (RuntimeError, OSError):
         warn_once(NOT_WRITABLE)
+    else:
+        compiled.compile = known.in_one_process(compiled.compile)
     return compiled
 
 
 def own_folder(parent: Path) -> Path:
-    """A folder for the machine code of this user alone, in `parent` or, if another user has taken
-    its name, in the home folder."""
+    """Make a folder for the machine code of this user alone, in `parent` or, if another user has
+    taken its name, in the home folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +94,7 @@ def own_folder(parent: Path) -> Path:
 
 
 def is_compiled(compiled: Any) -> bool:
-    """Whether a function has machine code of its sources, for any types: in this process or on
+    """Tell whether a function has machine code of its sources, for any types: in this process or on
     disk."""
     if compiled.overloads or not isinstance(compiled._cache, MachineCodeCache):
         return bool(compiled.overloads)
@@ -102,7 +105,7 @@ def is_compiled(compiled: Any) -> bool:
 
 
 def cache_folder(compiled: Any) -> Path | None:
-    """The folder of a function's machine code; None if none is writable."""
+    """Return the folder of a function's machine code; None if none is writable."""
     known = compiled._cache
     return known.folder if isinstance(known, MachineCodeCache) else None
 
@@ -118,6 +121,25 @@ class MachineCodeCache(FunctionCache):
             self._impl.locator.get_source_stamp(),
         )
         self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
+
+    def in_one_process(self, compile_signature: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Let one process at a time find or compile the code for some types: those that start
+        together wait for the first one, and load what it has compiled.
+
+        compile_signature  Numba's `compile`, which looks into the cache first
+        """
+
+        def compile_alone(signature: Any) -> Any:
+            of_types = hashlib.sha256(str(signature).encode()).hexdigest()[:16]
+            lock = self.folder / f"{self._impl.filename_base}-{of_types}.lock"
+            with ExitStack() as held:
+                # a disk that is read-only, or a process that takes too long: do it as well
+                with suppress(OSError, RunError):
+                    lock.touch()
+                    held.enter_context(locked(lock, str(lock), patience=300))
+                return compile_signature(signature)
+
+        return compile_alone
 
     def _load_overload(self, sig: object, target_context: object) -> Any:
         # whatever reading, unpickling or linking raises, the files are useless
