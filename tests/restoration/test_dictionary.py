@@ -75,8 +75,8 @@ def test_stripes_are_denoised_better_than_by_the_denoiser() -> None:
     assert error(own, truth) < 0.5 * error(denoise(given, load_dictionary(), 0.2), truth)
     assert sum(done) == 60 * 60
     assert torch.equal(denoise(given, model, 0.0, spec=LEARN), given)
-    large = denoise(255 * given, model, 255 * 0.2, spec=LEARN) / 255
-    assert (large - own).abs().mean() < 1e-3, "it follows the units of the images"
+    large = denoise(256 * given, model, 256 * 0.2, spec=LEARN) / 256  # without rounding
+    assert (large - own).abs().max() < 1e-2, "it follows the units of the images"
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.1, 0.29])
