@@ -19,7 +19,7 @@ from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
 from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
 from whatwhere.signals.training import detrended
-from whatwhere.signals.waveforms import likeness, unit
+from whatwhere.signals.waveforms import Extent, WeakPeaks, likeness, unit
 from whatwhere.spec import InputSpec
 
 RATE = 1000.0
@@ -69,6 +69,20 @@ def test_a_waveform_whose_peaks_are_in_the_noise_is_found_by_its_energy() -> Non
     best = torch.nn.functional.conv1d(wide, found).amax(2)
     assert len(found) == 2
     assert float(best.amax(1).min()) > 0.9
+
+
+def test_the_rest_of_a_drift_is_no_weak_waveform() -> None:
+    """It comes and goes, so it is no normal noise."""
+    rng = np.random.default_rng(4)
+    v = rng.standard_normal((1, 40_000))
+    v[:, ::4000] = 20.0
+    shape = unit(torch.from_numpy(shapes()[:1, None]).float())
+    extent = Extent(12, LENGTH - 13)
+    assert WeakPeaks.of(shape, torch.from_numpy(v).float(), extent, 5.0) is not None
+    slow = np.convolve(0.3 * rng.standard_normal(40_000), shapes()[0], "same")
+    slow[np.arange(40_000) % 4000 < 2500] = 0
+    rest = torch.from_numpy(v + slow).float()
+    assert WeakPeaks.of(shape, rest, extent, 5.0) is None
 
 
 def test_the_mains_are_a_line_in_the_spectrum() -> None:
