@@ -241,6 +241,22 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     history = ww.read_run(run).history
     assert history[-1].cost <= 1.01 * history[0].cost
 
+    # one waveform instead of two, and their quality
+    files = ("--out", tmp_path / "merged.csv", "--quality", tmp_path / "quality.csv")
+    whatwhere("events", tmp_path / "x.npy", run, "--merge", "0,1", *files)
+    merged = np.genfromtxt(tmp_path / "merged.csv", delimiter=",", names=True)
+    assert len(merged) == len(events)
+    assert set(merged["waveform"]) == {0}
+    quality = np.genfromtxt(tmp_path / "quality.csv", delimiter=",", names=True)
+    assert (int(quality["waveform"]), int(quality["events"])) == (0, len(events))
+    assert quality["snr"] > 10
+
+    # a figure of the table: no event is searched
+    pytest.importorskip("matplotlib")
+    said = whatwhere("figures", run, "--events", table, "--only", "raster", "--out", tmp_path)
+    assert "finding events" not in said
+    assert (tmp_path / "raster.png").exists()
+
 
 def test_train_takes_the_number_and_the_length_of_the_waveforms() -> None:
     x, _ = simulated()

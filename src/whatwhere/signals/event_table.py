@@ -12,8 +12,11 @@ from whatwhere.files import disk_errors, open_atomic, open_regular, readable
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import FIELDS, Events, join_events
 from whatwhere.signals.find import EventSettings, Rhythm, iter_events
+from whatwhere.signals.quality import Relabelling
 from whatwhere.signals.recording import Signals
 from whatwhere.spec import Recipe
+
+_AS_FOUND = Relabelling()
 
 
 def write_events(
@@ -26,6 +29,7 @@ def write_events(
     advance: Callable[[int], None] | None = None,
     *,
     in_rhythm: bool = True,
+    relabelling: Relabelling = _AS_FOUND,
     on_rhythm: Callable[[Rhythm], None] | None = None,
 ) -> int:
     """Write the events of signals as a table, and return their number. With a model of one layer,
@@ -34,6 +38,8 @@ def write_events(
     threshold  the smallest amplitude of an event; None chooses it (`find_events`)
     advance    called with 1 after every tile
     in_rhythm  whether the rhythm of a recording that has one decides which events there are
+    relabelling
+               waveforms that are merged or left out
     on_rhythm  called with the rhythm of each signal that has one
     """
     settings = EventSettings()
@@ -55,7 +61,8 @@ def write_events(
     with disk_errors(f"writing {path}", "free some disk space, or choose another path with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(path) as file:
-            for number, table in enumerate(tables):
+            for number, found_in_tile in enumerate(tables):
+                table = relabelling.apply(found_in_tile, model.spec.layers[0].maps)
                 table.to_csv(
                     file,
                     header=number == 0,
