@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from whatwhere.classification import describe_images
 from whatwhere.classification.descriptors import with_learned_steps
@@ -278,12 +279,15 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
     return SparseLatents(features, tuple(where), Background(**background))
 
 
-def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
+def _sparse_map(
+    grid: tuple[int, ...], indices: ArrayLike, values: Sequence[ArrayLike], each: int
+) -> SparseMap:
     """Return values at places of a grid; every place has `each` values of each kind."""
     places = torch.tensor(np.asarray(indices, np.int64))
     columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
     table = [part.reshape(len(places), each) for part in columns]
-    return SparseMap(grid, places, torch.cat(table, 1))
+    maps, height, width = grid
+    return SparseMap((maps, height, width), places, torch.cat(table, 1))
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:

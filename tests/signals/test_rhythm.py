@@ -98,6 +98,21 @@ def test_other_events_count_for_the_rhythm(kind: str) -> None:
     assert found.regular == regularity(times)
 
 
+@pytest.mark.parametrize("length", [0.3, 0.01])
+def test_small_events_between_large_ones_hide_no_rhythm_of_beats(length: float) -> None:
+    """A waveform much shorter than the period is a spike, and small spikes are another neuron's."""
+    true = beats(200)
+    small = np.random.default_rng(6).uniform(0, true[-1], 300)
+    times, number, sizes = with_weak(true, small, 0.4)
+    found = find_usual(times, number, sizes, length)
+    if length == 0.01:
+        assert found.taken.all()
+        return
+    assert (times[found.taken] == true).all()
+    assert found.regular > 0.9
+    assert 0.4 < found.least < 1
+
+
 def recording(times: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     x = SIGMA * np.random.default_rng(2).standard_normal(int(times.max()) + 2 * LENGTH)
     for time, size in zip(times.astype(int), sizes, strict=True):

@@ -54,6 +54,23 @@ def signals(x: np.ndarray, rate: float | None = RATE) -> Signals:
     return loaded
 
 
+def test_a_waveform_whose_peaks_are_in_the_noise_is_found_by_its_energy() -> None:
+    """Four channels: the second waveform has peaks of two deviations in each of them."""
+    rng = np.random.default_rng(3)
+    peaks = 100 + np.cumsum(60 + rng.exponential(90, 600).astype(int))
+    patterns = np.array([[12.0, 6, 4, 8], [2.2, 2.2, 2.2, 2.2]])
+    x = rng.standard_normal((4, peaks[-1] + 100))
+    for n, at in enumerate(peaks):
+        x[:, at - 12 : at - 12 + LENGTH] += patterns[n % 2][:, None] * shapes()[0]
+    found = choose_settings(signals(x.astype(np.float32))).waveforms
+    true = unit(torch.from_numpy(patterns[:, :, None] * shapes()[0]).float())
+    length = found.shape[2]
+    wide = torch.nn.functional.pad(true, (length, length))
+    best = torch.nn.functional.conv1d(wide, found).amax(2)
+    assert len(found) == 2
+    assert float(best.amax(1).min()) > 0.9
+
+
 def test_the_mains_are_a_line_in_the_spectrum() -> None:
     x = torch.from_numpy(simulated()[0])[None]
     assert find_hum(x, RATE) * RATE == pytest.approx(50.03, abs=0.05)

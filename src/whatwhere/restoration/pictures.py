@@ -4,7 +4,7 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from whatwhere.data.pictures import (
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
+    FileFields,
     claim,
     disk_errors,
     file_checksum,
@@ -62,7 +63,7 @@ is made."""
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 REMEDY = "free some disk space, or choose another folder"
-SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
+SAVED_AS: dict[str, dict[str, object]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
 @dataclass(frozen=True)
@@ -449,20 +450,20 @@ def _checksums(job: Job) -> str:
     return " ".join(map(file_checksum, files))
 
 
-def _write_record(out: Path, record: dict[str, Any]) -> None:
+def _write_record(out: Path, record: Mapping[str, object]) -> None:
     with disk_errors(f"writing {out / RECORD}", REMEDY):
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, _RECORD_FORMAT, record)
 
 
-def _read_record(out: Path) -> dict[str, Any]:
+def _read_record(out: Path) -> FileFields:
     remedy = "choose another folder, or use --overwrite"
     kind = "record of restored pictures"
     with json_fields(out / RECORD, _RECORD_FORMAT, kind, remedy) as record:
         return record
 
 
-def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
+def _made(settings: FileFields, jobs: Sequence[Job], out: Path) -> dict[str, str]:
     """The entries of a folder's record for results that exist.
 
     Raises a RunError if some were made with other settings, with another model or from other

@@ -35,6 +35,8 @@ class ClusterSettings:
                  clusters reach 0.8
     certain      deviations of a count by which a valley is deeper than the sides: with 1.5, one
                  kind is parted; with 3, kinds of 120, 90 and 70 pieces in much noise become two
+    distance     deviations of the noise between the medians of two sides of a valley, at least: the
+                 sum of two normal distributions nearer than that has no valley
     apart        clusters too small to show a valley are one if their means are nearer than this, in
                  deviations of the noise
     still        share of the pieces of two clusters that move over a border that is found
@@ -51,6 +53,7 @@ class ClusterSettings:
     bins: int = 9
     valley: float = 0.7
     certain: float = 2.2
+    distance: float = 2.0
     apart: float = 8.0
     still: float = 0.02
     moves: int = 40
@@ -299,7 +302,7 @@ def _valley(
     """Return the deepest place between two clusters along a direction, if it is a valley."""
     low = np.median(one)
     high = np.median(other)
-    if high <= low:
+    if high - low < settings.distance:
         return None
     step = (high - low) / settings.bins
     edges = np.linspace(low - 2 * step, high + 2 * step, settings.bins + 5)

@@ -402,34 +402,40 @@ def _in_rhythm(
             continue
         looked_at = count
         usual = join_events([each.events for each in waiting])
-        if _find_usual(usual, settings).regular < settings.regular:
+        if _find_usual(usual, model, settings).regular < settings.regular:
             may_have = False
             yield from (each.events for each in waiting)
             waiting = []
     if not waiting or settings is None:
         return
     usual = join_events([each.events for each in waiting])
-    found = _find_usual(usual, settings)
+    found = _find_usual(usual, model, settings)
     if found.regular < settings.regular:
         yield from (each.events for each in waiting)
         return
-    chosen = _choose(usual[found.taken], waiting, model, settings)
+    chosen = _choose(usual[found.taken], waiting, found.least, model, settings)
     if on_rhythm is not None:
         on_rhythm(_rhythm_of(usual, chosen, model))
     yield chosen
 
 
-def _find_usual(events: Events, settings: RhythmSettings) -> Usual:
+def _find_usual(events: Events, model: DeconvNet, settings: RhythmSettings) -> Usual:
     """Return the events that show a rhythm best."""
     sizes = np.abs(events["amplitude"])
-    return find_usual(events["sample"], events["waveform"], sizes, settings)
+    length = model.spec.layers[0].filter_shape[1]
+    return find_usual(events["sample"], events["waveform"], sizes, length, settings)
 
 
 def _choose(
-    usual: Events, waiting: list[_TileEvents], model: DeconvNet, settings: RhythmSettings
+    usual: Events,
+    waiting: list[_TileEvents],
+    least: float,
+    model: DeconvNet,
+    settings: RhythmSettings,
 ) -> Events:
-    """Return the candidates that fit the rhythm of the usual events."""
+    """Return the candidates of at least this size that fit the rhythm of the usual events."""
     candidates = join_events([each.candidates for each in waiting if each.candidates is not None])
+    candidates = chosen_rows(candidates, np.abs(candidates["amplitude"]) >= least)
     columns = Candidates(
         candidates["sample"], candidates["waveform"], candidates["explained"].clip(0, 1)
     )

@@ -15,6 +15,8 @@ weak but comes when one is expected.
 
 Weak events that accompany strong ones, as P and T waves do the beats of a heart, come at a few
 distances from them. They are parts of the same thing, so the strong ones alone show the rhythm.
+Where small events at any time hide a clear rhythm of large ones, such as movements of a sensor
+among the beats of a pulse, the large ones show it, if their waveform is long enough to be a beat.
 
 A recording whose events come at any time, such as the spikes of several neurons, has no rhythm, and
 all events stay as they are.
@@ -54,6 +56,12 @@ class RhythmSettings:
     few         phases that hold the most weak events
     accompany   share of the weak events in the few phases from which they accompany the strong
                 ones: events at random times have 0.2 to 0.35
+    clear       share of the intervals between large events near their period from which these show
+                a rhythm that small ones disturb
+    large       size of a large event, as a share of the usual event of the waveform with the most
+                energy; smaller ones are then no events
+    duty        share of the period that a waveform then has at least: a beat has 0.08 to 0.5, the
+                spike of a neuron that fires 20 times a second 0.02
     """
 
     fewest: int = 30
@@ -75,6 +83,9 @@ class RhythmSettings:
     phases: int = 20
     few: int = 4
     accompany: float = 0.7
+    clear: float = 0.65
+    large: float = 0.5
+    duty: float = 0.05
 
 
 class Candidates(NamedTuple):
@@ -107,24 +118,28 @@ class Usual(NamedTuple):
 
     taken    whether each event is one of them: all but those that accompany others, [n]
     regular  share of their intervals that are near the period
+    least    the smallest size of an event that may fit the rhythm
     """
 
     taken: np.ndarray
     regular: float
+    least: float = 0.0
 
 
 def find_usual(
     times: np.ndarray,
     waveforms: np.ndarray,
     sizes: np.ndarray,
+    length: float = 0.0,
     settings: RhythmSettings = _SETTINGS,
 ) -> Usual:
-    """Return the events that show the rhythm best: all, or those of strong waveforms that the weak
-    ones accompany.
+    """Return the events that show the rhythm best: all, those of strong waveforms that the weak
+    ones accompany, or the large ones.
 
     times      in order, [n]
     waveforms  number of each
     sizes      amplitude of each
+    length     of a waveform, in the unit of the times
     """
     usual = Usual(np.ones(len(times), bool), regularity(times, settings))
     size = {k: float(np.median(sizes[waveforms == k])) for k in np.unique(waveforms)}
@@ -136,7 +151,15 @@ def find_usual(
         regular = regularity(times[strong], settings)
         if regular > max(usual.regular, settings.regular) and _accompany(times, strong, settings):
             usual = Usual(strong, regular)
-    return usual
+    if usual.regular >= settings.regular or not size:
+        return usual
+    most = max(size, key=lambda k: size[k] ** 2 * np.sum(waveforms == k))
+    least = settings.large * size[most]
+    large = sizes > least
+    regular = regularity(times[large], settings)
+    if regular < settings.clear or length < settings.duty * np.median(np.diff(times[large])):
+        return usual
+    return Usual(large, regular, least)
 
 
 def _accompany(times: np.ndarray, strong: np.ndarray, settings: RhythmSettings) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, listed, plural, warn
 from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.signals.recording import Signals
+from whatwhere.signals.rhythm import RhythmSettings, regularity
 from whatwhere.signals.waveforms import (
     LEAST,
     MEDIAN_OF_NORMAL,
@@ -29,6 +30,7 @@ from whatwhere.signals.waveforms import (
     Pieces,
     Waveforms,
     WaveformSettings,
+    WeakPeaks,
     deviations_of,
     find_extent,
     find_peaks,
@@ -131,6 +133,10 @@ def choose_settings(
     if len(pieces.at) < peaks_of_noise(pieces.seen) + LEAST and clearest < CLEAR:
         raise NoEvents(signals.name, len(pieces.at))
     found = find_waveforms(pieces, waveforms, seed)
+    if regularity(pieces.at.double().numpy()) < RhythmSettings().regular:
+        weak = WeakPeaks.of(found.shapes, remove_baseline(x, span, hum), extent)
+        pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least, weak)
+        found = find_waveforms(pieces, waveforms, seed)
     words = in_words(signals, found, waveforms, span, hum)
     return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes))
 
@@ -146,12 +152,14 @@ def read_pieces(
     stage: InputSpec,
     extent: Extent,
     least: float,
+    weak: WeakPeaks | None = None,
     settings: WaveformSettings | None = None,
 ) -> Pieces:
     """Read pieces around peaks from the whole recording, block by block in an order that spreads
     over it, until there are enough.
 
     least  deviations of the noise that a peak has at least
+    weak   finds weak events far from peaks; None reads pieces around peaks alone
     """
     settings = settings or WaveformSettings()
     margin = (extent.length + 1) // 2
@@ -172,6 +180,8 @@ def read_pieces(
         v = F.pad(remove_baseline(x, stage.span, stage.hum), (wide.before, wide.after))
         strength = (v / deviations).nan_to_num(0).abs().amax(0)
         peaks = find_peaks(strength, extent, least)
+        if weak is not None:
+            peaks = torch.cat([peaks, weak.find(v / deviations, strength > least)])
         at = peaks - wide.before + begin
         inside = (at >= first) & (at < last)
         cut = v.unfold(1, wide.length, 1)[:, peaks[inside] - wide.before].transpose(0, 1)

@@ -111,6 +111,52 @@ def find_peaks(strength: Tensor, extent: Extent, least: float = PEAK) -> Tensor:
     return ((strength == largest) & (strength > least)).nonzero()[:, 0]
 
 
+@dataclass(frozen=True, eq=False)
+class WeakPeaks:
+    """A search for events whose peaks are below the noise's: a filter collects the energy of an
+    event over its length, and its channels add up.
+
+    filters     courses of known waveforms over time, whatever their channels, [M, K], of unit
+                length each
+    levels      standard deviation of what each finds in the noise of each channel, [C, M, 1]
+    extent      of the waveforms
+    least       the smallest strength over all channels: as rare in noise as a peak above PEAK
+    """
+
+    filters: Tensor
+    levels: Tensor
+    extent: Extent
+    least: float
+
+    @classmethod
+    def of(cls, shapes: Tensor, v: Tensor, extent: Extent, most: int = 8) -> "WeakPeaks":
+        """Take filters from the most frequent waveforms [n, C, K], and their levels from signals
+        [C, T] without baseline."""
+        filters = torch.linalg.svd(shapes[:most], full_matrices=False).Vh[:, 0]
+        found = _filtered((v / deviations_of(v)).nan_to_num(0), filters, extent)
+        levels = torch.stack([deviations_of(each) for each in found])
+        channels = len(v)
+        # a quantile of the sum of squares, by Wilson and Hilferty
+        spread = 2 / (9 * channels)
+        least = (channels * (1 - spread + PEAK * spread**0.5) ** 3) ** 0.5
+        return cls(filters, levels, extent, least)
+
+    def find(self, scaled: Tensor, loud: Tensor) -> Tensor:
+        """Return the places of weak events in signals [C, T], in deviations of the noise, at least
+        a waveform away from the loud places [T]."""
+        found = _filtered(scaled.nan_to_num(0), self.filters, self.extent) / self.levels
+        strength = found.square().sum(0).sqrt().amax(0)
+        reach = self.extent.length
+        near = F.max_pool1d(loud.float()[None], 2 * reach + 1, 1, reach)[0] > 0
+        return find_peaks(torch.where(near, 0, strength), self.extent, self.least)
+
+
+def _filtered(x: Tensor, filters: Tensor, extent: Extent) -> Tensor:
+    """Return what filters [M, K] find in signals [C, T], each at the peak of its waveform, [C, M,
+    T]."""
+    return F.conv1d(F.pad(x, (extent.before, extent.after))[:, None], filters[:, None])
+
+
 # The length of the waveforms ----------------------------------------------------------------------
 
 
@@ -379,7 +425,7 @@ def find_waveforms(
         kinds.append(_Kind(_mean_of(pieces, own, shift), at[own] + shift))
     kinds.sort(key=lambda kind: -kind.count)
 
-    fewest = max(LEAST, round(settings.rare * len(at)))
+    fewest = max(LEAST, round(settings.rare * len(at)), round(math.log2(max(1, len(at))) / 2))
     common = [kind for kind in kinds if kind.count >= fewest] or kinds[:1]
     reach = pieces.values.shape[2] - 2 * pieces.margin
     whole = [kind for kind in common if not _is_echo(kind, common, reach, settings.echoes)]
