@@ -143,12 +143,13 @@ class WeakSettings:
     filters  waveforms whose course over time is a filter, at most
     fewest   samples far from larger events that show the noise
     tail     deviation of the noise by its 95th percentile, as a multiple of that by its median, up
-             to which it is normal: drifts that a baseline leaves reach 1.2 to 2
+             to which it is normal: drifts that a baseline leaves reach 1.6 to 1.9, and the ends of
+             larger events 1.2
     """
 
     filters: int = 8
     fewest: int = 4096
-    tail: float = 1.15
+    tail: float = 1.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -501,7 +502,9 @@ def find_waveforms(
         kinds.append(_Kind(_mean_of(pieces, own, shift), at[own] + shift))
     kinds.sort(key=lambda kind: -kind.count)
 
-    fewest = max(PEAKS.least, round(settings.rare * len(at)), round(math.log2(max(1, len(at))) / 2))
+    # the more pieces there are, the more of them are alike by chance
+    by_chance = math.ceil(math.log2(max(1, len(at))) / 2)
+    fewest = max(PEAKS.least, round(settings.rare * len(at)), by_chance)
     common = [kind for kind in kinds if kind.count >= fewest] or kinds[:1]
     reach = pieces.values.shape[2] - 2 * pieces.margin
     whole = [kind for kind in common if not _is_echo(kind, common, reach, settings.echoes)]
