@@ -247,3 +247,9 @@ def test_what_is_not_noise_is_put_back() -> None:
     assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.04)
     assert share_of_noise(removed, 0.1, 1.0) == 0
     assert share_of_noise(removed[:5, :5], 0.1, 0.7) == 0  # too few pixels to tell
+
+
+def test_a_denoiser_says_what_it_is_and_shows_its_filters() -> None:
+    denoiser = load_denoiser()
+    assert repr(denoiser).startswith("Denoiser(8 steps, 4 × 256 filters of 256 values")
+    assert denoiser._repr_html_().count("<img ") == 12
