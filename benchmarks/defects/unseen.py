@@ -10,8 +10,7 @@ photographs of roads with cracks. Of the good pictures, 90 are fitted to, drawn 
 the others and the bad ones are scored. Screws are split by picture, and in the rows "screws, whole
 places" so that those of one place of the spindle in one month stay together: a place was never in
 both parts. Crops of one photograph of a road stay together. The folds of tiles are those of
-`tile_folds.py`. "alarms after" counts the false alarms when the normal pictures are changed as a
-line changes them. Results go to benchmarks/defects/results/unseen.json as they come; what is there
+`tile_folds.py`. Results go to benchmarks/defects/results/unseen.json as they come; what is there
 is not measured again.
 """
 
@@ -29,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import ndimage
 from scipy.stats import beta
 
 import whatwhere as ww
@@ -136,27 +134,6 @@ def fold_of_tiles(tiles: list[Picture], fold: int) -> Split:
     return Split([tiles[n]["pixels"] for n in normal], pixels(new), odd, [p["mask"] for p in new])
 
 
-def moved(picture: np.ndarray, degrees: float = 0, pixels: int = 0) -> np.ndarray:
-    """A picture that is rotated and shifted; what is at the border continues beyond it."""
-    if degrees:
-        picture = ndimage.rotate(picture, degrees, (0, 1), reshape=False, order=1, mode="nearest")
-    around = ((pixels, 0), (pixels, 0), *[(0, 0)] * (picture.ndim - 2))
-    rows, columns = picture.shape[:2]
-    return np.pad(picture, around, mode="edge")[:rows, :columns]
-
-
-def blurred(picture: np.ndarray) -> np.ndarray:
-    """A picture blurred by a Gaussian of one pixel."""
-    return ndimage.gaussian_filter(picture, (1, 1, *[0] * (picture.ndim - 2)))
-
-
-CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "rotated by 2 degrees": lambda picture: moved(picture, degrees=2),
-    "shifted by 3 pixels": lambda picture: moved(picture, pixels=3),
-    "blurred by 1 pixel": blurred,
-}
-
-
 def measured(split: Split, **settings: Any) -> dict[str, Any]:
     """A detector of one split."""
     pictures, odd = split.pictures, split.odd
@@ -180,11 +157,6 @@ def measured(split: Split, **settings: Any) -> dict[str, Any]:
     maps = [one.anomaly_map.numpy() for one in found]
     inside = [values > model.outline_ for values in maps]
     good = [i for i, o in zip(inside, odd, strict=True) if not o]
-    normal = [picture for picture, o in zip(pictures, odd, strict=True) if not o]
-    row["alarms after"] = {
-        change: rate(-model.score_samples([changed(x) for x in normal]) > model.threshold_.value)
-        for change, changed in CHANGES.items()
-    }
     row["false area"] = round(float(np.mean([i.mean() for i in good])), 5)
     row["promised area"] = model.false_area
     if split.masks is not None:

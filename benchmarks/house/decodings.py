@@ -1,7 +1,7 @@
 """Count how often `denoise` decodes a picture on its way:  python -m benchmarks.house.decodings
 
-Two pictures of 40 × 40 pixels, alone and as a folder. A decoding is a call of the function that
-reads the pixels of an open picture; an opening is a call of the one that reads its header.
+Two pictures of 40 × 40 pixels, alone and as a folder. A decoding is a call of Pillow's decoder; an
+opening is a call of the function that reads a file's header.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
         ]
         with (
             patch.object(pictures, "_open_stream", wraps=pictures._open_stream) as opened,
-            patch.object(pictures, "_read_page", wraps=pictures._read_page) as decoded,
+            patch.object(Image, "_getdecoder", wraps=Image._getdecoder) as decoded,
         ):
             CliRunner().invoke(app, [*words, "--quiet"], catch_exceptions=False)
         print(f"{name}: {opened.call_count} openings, {decoded.call_count} decodings")

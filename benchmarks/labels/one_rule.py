@@ -28,11 +28,15 @@ from torch import Tensor
 
 from benchmarks.labels import ten_labels as study
 from benchmarks.labels.ten_labels import CHOSEN, CLOTHES, DIGITS, Log, Moments, within_of
-from whatwhere.classification import poisson
 from whatwhere.classification.descriptors import unit_length
 from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.classification.poisson import grow_regions, share_offsets, solve_poisson
+from whatwhere.classification.poisson import (
+    RegionSettings,
+    grow_regions,
+    share_offsets,
+    solve_poisson,
+)
 from whatwhere.classification.settings import Distortions
 from whatwhere.data import few_labels
 
@@ -78,31 +82,21 @@ class Task:
         )
 
     def potentials(self, source: Tensor, tau: float) -> Tensor:
-        before, poisson.TAU = poisson.TAU, tau
-        try:
-            return unit(solve_poisson(self.graph, source.flatten(1)).view_as(source))
-        finally:
-            poisson.TAU = before
+        return unit(solve_poisson(self.graph, source.flatten(1), tau=tau).view_as(source))
 
     def balanced(self, scores: Tensor, slack: float | None) -> Tensor:
         if slack is None:
             return scores
-        before, poisson.SLACK = poisson.SLACK, slack
-        try:
-            return torch.stack([s + share_offsets(s, self.even) for s in scores.unbind(1)], 1)
-        finally:
-            poisson.SLACK = before
+        how = RegionSettings(slack=slack)
+        return torch.stack([s + share_offsets(s, self.even, how) for s in scores.unbind(1)], 1)
 
     def regions(self, u: Tensor, drawn: list[Tensor], slack: float | None, rounds: int) -> Tensor:
-        before, poisson.ROUNDS = poisson.ROUNDS, rounds
+        how = RegionSettings(rounds=rounds)
         shares = torch.zeros_like(self.even) if slack is None else self.even  # 0: no bound
-        try:
-            each = [
-                grow_regions(self.graph, self.parts, u[:, d], r, self.y[r], shares)
-                for d, r in enumerate(drawn)
-            ]
-        finally:
-            poisson.ROUNDS = before
+        each = [
+            grow_regions(self.graph, self.parts, u[:, d], r, self.y[r], shares, how)
+            for d, r in enumerate(drawn)
+        ]
         return torch.stack(each, 1)
 
     def ridge(self, scores: Tensor, drawn: list[Tensor], share: float = 0.1) -> Tensor:

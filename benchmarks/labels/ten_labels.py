@@ -32,7 +32,7 @@ import whatwhere as ww
 from reproduction.deskew import deskew
 from whatwhere.classification.descriptors import describe, unit_length
 from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import Covariance, distort, metric_of
+from whatwhere.classification.metric import Covariance, MetricSettings, distort, metric_of
 from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import grow_regions, solve_poisson
@@ -216,7 +216,7 @@ class Moments:
     def metric(self, power: float = 0.0, **settings):
         """`power`: above 0 columns that vary most count more than they vary, below 0 less, at -1
         all the same."""
-        metric = metric_of(self.within, self.total, self.mean, self.how, **settings)
+        metric = metric_of(self.within, self.total, self.mean, self.how, MetricSettings(**settings))
         weights = (metric.variances / metric.variances[0]).clamp(min=1e-7) ** (power / 2)
         return replace(metric, matrix=weights[:, None] * metric.matrix)
 

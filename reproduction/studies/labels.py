@@ -88,7 +88,13 @@ class Variant:
 
 
 JOINT = Variant(
-    head="joint", epochs=16, filter_rate=1e-3, reconstruction=0.02, C=1.0, batch_size=250
+    distilled=100,
+    head="joint",
+    epochs=40,
+    filter_rate=1e-3,
+    reconstruction=0.02,
+    C=1.0,
+    batch_size=250,
 )
 VARIANTS = {
     "held out": Variant(),
@@ -195,6 +201,11 @@ def head_of(svm: LinearSVM, like: Tensor) -> tuple[Tensor, Tensor]:
     return weight, bias
 
 
+def error_of(scores: Tensor, data: Labelled) -> float:
+    """The error on test images in per cent."""
+    return 100 * float((scores.argmax(1).cpu().numpy() != data.test[1]).mean())
+
+
 def head_scores(svm: LinearSVM, rows: Tensor) -> Tensor:
     """The scores of all ten digits."""
     weight, bias = head_of(svm, rows)
@@ -235,7 +246,8 @@ class Labelled:
 
 
 def begin(variant: Variant, published: DeconvNet, seed: int, data: Labelled) -> Network:
-    """The network before it learns from labels."""
+    """The network before it learns from labels: of random filters, by a seed, or of the published
+    ones."""
     torch.manual_seed(seed)
     if variant.scratch:
         model = DeconvNet(published.spec, seed=100 + seed).to(data.images.device)
@@ -268,7 +280,7 @@ def learn(
 
     forward  the network, compiled
     """
-    forward = forward or network
+    forward = network if forward is None else forward
     generator = torch.Generator().manual_seed(seed)
     optimizer, highest = optimizer_of(network, variant)
     began, done, progress = time.monotonic(), 0, 0.0
@@ -451,16 +463,18 @@ def evaluate(network: Network, variant: Variant, data: Labelled) -> dict[str, An
     score = protocol.evaluate(
         rows, data.labels, test_rows, data.test[1], best.C, device=rows.device
     )
-    taught: dict[str, float] = {}
+    more: dict[str, float] = {}
     if variant.teacher != "none":
-        targets = teacher_scores(network.describe(data.all)[0], variant, data).argmax(1)
+        every, _ = network.describe(data.all)
+        targets = teacher_scores(every, variant, data).argmax(1)
         targets[torch.as_tensor(data.drawn).to(targets.device)] = data.targets
-        svm = fit_svm(network.describe(data.all)[0], targets.cpu().numpy(), 3.0, device=rows.device)
-        wrong = head_scores(svm, test_rows).argmax(1).cpu().numpy() != data.test[1]
-        taught = {"error with the teacher's labels": 100 * float(wrong.mean())}
+        svm = fit_svm(every, targets.cpu().numpy(), 3.0, device=rows.device)
+        more["error with the teacher's labels"] = error_of(head_scores(svm, test_rows), data)
+    if variant.head == "joint":
+        more["error of the classifier that learns along"] = error_of(network.head(test_rows), data)
     return {
         "error": 100 * score.error,
-        **taught,
+        **more,
         "C": best.C,
         "validation": [[trial.C, trial.error] for trial in trials],
         "cost": test_cost,
@@ -536,6 +550,19 @@ class Results:
         print(f"{key}: {short}", flush=True)
 
 
+@dataclass
+class Prepared:
+    """A network before it learns from labels, for several trainings: it is compiled once.
+
+    state     its parameters before a training
+    forwards  by the size of a batch
+    """
+
+    network: Network
+    state: dict[str, Tensor]
+    forwards: dict[int, Forward] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to stop, and how to run.
@@ -559,25 +586,37 @@ def measure(
     seed: int,
     results: Results,
     limits: Limits,
+    prepared: dict[tuple[bool, int, int], Prepared],
 ) -> None:
     """One training, evaluated before and after, unless there is a result."""
     # a training needs about half as long again: distilled steps and evaluations
     if results.has(key) or time.monotonic() + 1.5 * limits.each > limits.deadline:
         return
     began = time.monotonic()
-    network = begin(variant, published, seed, data)
+    start = (variant.scratch, variant.steps, seed if variant.scratch else -1)
+    if start not in prepared:
+        network = begin(variant, published, seed, data)
+        state = {name: value.clone() for name, value in network.state_dict().items()}
+        prepared[start] = Prepared(network, state)
+    ready = prepared[start]
+    network = ready.network
+    network.load_state_dict(ready.state)
+    torch.manual_seed(seed)
     values: dict[str, Any] = {"variant": asdict(variant), "labels": len(data.labels)}
     if not variant.scratch:
-        values["before"] = evaluate(network, variant, data)
-        values["gradient before"] = gradient_of(network, data, variant.C, seed)
         rows, _ = network.describe(data.images)
         network.set_head(fit_svm(rows, data.labels, variant.C, device=rows.device))
+        values["before"] = evaluate(network, variant, data)
+        values["gradient before"] = gradient_of(network, data, variant.C, seed)
     print(f"{key}: begun in {time.monotonic() - began:.0f} s, {values}", flush=True)
     forward: Forward = network
     if limits.compiles:
         few = data.few and variant.teacher == "none"
         size = min(variant.batch_size, max(len(data.images) // 8, 10)) if few else None
-        forward = compiled(network, data.all[: size or variant.batch_size])
+        size = size or variant.batch_size
+        if size not in ready.forwards:
+            ready.forwards[size] = compiled(network, data.all[:size])
+        forward = ready.forwards[size]
     history = []
     for epoch in learn(network, variant, data, seed, limits.each, forward):
         history.append(epoch)
@@ -597,22 +636,25 @@ def study(
     device: str,
     limits: Limits,
     *,
+    model: int,
     explore: bool,
 ) -> None:
-    """The variants with the published model of each seed: on test images, or to `explore` on
-    validation images, the last sixth of the training images."""
+    """The variants with the published model of one seed, and by each seed other labels and random
+    numbers: on test images, or to `explore` on validation images, the last sixth of the training
+    images."""
     spec = replace(scale.data, eval_split="validation") if explore else scale.data
     train, test = spec.load()
-    for seed in seeds:
-        file = RESULTS / scale.name / "models.zip"
-        published = read_model(file, f"gaussian-2layers-seed{seed}")
-        assert published is not None
-        for labels in counts:
+    file = RESULTS / scale.name / "models.zip"
+    published = read_model(file, f"gaussian-2layers-seed{model}")
+    assert published is not None
+    prepared: dict[tuple[bool, int, int], Prepared] = {}
+    for labels in counts:
+        for seed in seeds:
             data = Labelled.of(train, test, device, labels, seed)
             for name in names:
                 begins = "validation, " if explore else ""
                 key = f"{begins}{name}, {labels or 'all'} labels, seed {seed}"
-                measure(key, VARIANTS[name], published, data, seed, results, limits)
+                measure(key, VARIANTS[name], published, data, seed, results, limits, prepared)
 
 
 def main() -> None:
@@ -624,6 +666,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--explore", action="store_true", help="on validation images")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--model", type=int, default=0, help="the seed of the published model")
     parser.add_argument("--labels", type=int, nargs="+", default=[0, 1000], help="0: all")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seconds", type=float, default=3600.0, help="for everything")
@@ -640,6 +683,7 @@ def main() -> None:
         Results(given.out),
         given.device,
         limits,
+        model=given.model,
         explore=given.explore,
     )
 

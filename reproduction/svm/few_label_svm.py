@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import STEPS, cholesky, targets_of
-from whatwhere.classification.linear_svm import line_search, newton
+from whatwhere.classification.linear_svm import SolverSettings, line_search, newton
 
 BATCH_BYTES = 3e9
 LARGE = 500  # images
@@ -50,7 +50,7 @@ def solve_batch(
 def _solve_primal(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
     """All problems by conjugate gradients, with rows L of which K = L Lᵀ is the kernel."""
     rows = cholesky(kernel.clone())
-    f = rows @ newton(rows, t, C, use, tolerance=PRIMAL_TOLERANCE)
+    f = rows @ newton(rows, t, C, use, how=SolverSettings(tolerance=PRIMAL_TOLERANCE))
     return 2 * C * t * (1 - t * f).clamp(min=0) * use
 
 

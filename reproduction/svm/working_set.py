@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import QUARTERED, ROUNDING, kernel_rows, solve
-from whatwhere.classification.linear_svm import newton, with_intercept
+from whatwhere.classification.linear_svm import SolverSettings, newton, with_intercept
 
 Method = Literal["all", "some", "primal"]
 # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double,
@@ -128,7 +128,7 @@ def _fit_primal(x: Tensor, t: Tensor, C: float) -> SupportVectors:
     """The support vectors of linear SVMs by their weights: a = 2C t max(0, 1 - t f)."""
     rows = with_intercept(x, x.device)
     # in a an error of f is multiplied by up to 2C times the norm of K
-    w = newton(rows, t, C, tolerance=1e-10)
+    w = newton(rows, t, C, how=SolverSettings(tolerance=1e-10))
     f = torch.cat([(part @ w.to(part)).double() for part in rows.split(4096)])
     a = 2 * C * t * (1 - t * f).clamp(min=0)
     used = a.ne(0).any(1)

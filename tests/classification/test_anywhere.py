@@ -62,9 +62,9 @@ def test_few_steps_are_taken(monkeypatch) -> None:  # type: ignore[no-untyped-de
 
     monkeypatch.setattr(anywhere, "infer", counted)
     describe_anywhere(model, stripes(4)[0], recipe, engine="reference")
-    assert set(taken) == {anywhere.STEPS}
+    assert set(taken) == {anywhere.ANYWHERE.steps}
     coding = ww.InferenceSpec.coding()
-    assert few_steps(coding).steps == anywhere.STEPS
+    assert few_steps(coding).steps == anywhere.ANYWHERE.steps
 
 
 def test_rows_hold_what_is_at_a_place_anywhere_or_both() -> None:
@@ -87,7 +87,7 @@ def test_the_estimator_and_the_describer_follow_the_choice() -> None:
     )
     rows = features.fit_transform(images)
     assert features.where_ == "forget"
-    assert rows.shape[1] == 4 * len(anywhere.SCALES)
+    assert rows.shape[1] == 4 * len(anywhere.ANYWHERE.scales)
     model, recipe = small()
     metric = learn_anywhere(model, images, recipe, engine="reference").metric
     describe = Describer(model, recipe, None, (1, 32, 32), "reference", metric)

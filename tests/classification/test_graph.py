@@ -237,7 +237,7 @@ def test_classes_are_equally_strong_whatever_the_number_of_their_labels() -> Non
         strengths = (classes - classes.mean(0)) / (3 * classes.mean(0))
         sources = torch.zeros(80, 3, dtype=torch.float64)
         sources[labelled] = strengths
-        tau = max(poisson.TAU, len(labelled) / 80)
+        tau = max(poisson.POISSON.tau, len(labelled) / 80)
         return torch.linalg.solve((1 + tau) * degree - weights, sources)
 
     labelled = torch.arange(9)

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from whatwhere.classification import calibration
 from whatwhere.classification.calibration import HELD_OUT_TOLERANCE
-from whatwhere.classification.label_potentials import MOST_AT_ONCE, LabelPotentials
+from whatwhere.classification.label_potentials import ContributionSettings, LabelPotentials
 from whatwhere.classification.neighbour_graph import symmetric_graph
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import (
-    TAU,
-    TOLERANCE,
+    POISSON,
     PoissonSystem,
     poisson_learning,
     tau_for,
@@ -22,7 +21,7 @@ from whatwhere.classification.poisson import (
 
 COUNT = 2000  # six labels at most have the usual τ
 EVEN = torch.full((3,), 1 / 3, dtype=torch.float64)
-MANY = int(TAU * COUNT) + 6
+MANY = int(POISSON.tau * COUNT) + 6
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_labels_that_are_taken_back_or_changed_leave_nothing_behind(graph: Tenso
 
 @pytest.mark.parametrize(
     ("count", "changes", "tolerance"),
-    [(6, 1, HELD_OUT_TOLERANCE), (6, 2, TOLERANCE), (MANY, 2, HELD_OUT_TOLERANCE)],
+    [(6, 1, HELD_OUT_TOLERANCE), (6, 2, POISSON.tolerance), (MANY, 2, HELD_OUT_TOLERANCE)],
     ids=["a single fit", "a change", "many labels"],
 )
 def test_held_out_rows_have_the_potentials_of_the_other_labels(
@@ -107,7 +106,7 @@ def test_a_new_label_costs_one_column(graph: Tensor, monkeypatch: pytest.MonkeyP
     # new ones
     assert sorted(solved[:2]) == [3, 3 * folds]
     assert solved[2:] == [4, 1, 1]
-    assert MOST_AT_ONCE >= 4
+    assert ContributionSettings().at_once >= 4
 
 
 def test_contributions_are_not_saved(graph: Tensor) -> None:

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 
 import whatwhere as ww
 from whatwhere.classification import LinearSVM, fit_svm, linear_svm, protocol
-from whatwhere.classification.linear_svm import newton, start_weights
+from whatwhere.classification.linear_svm import SolverSettings, newton, start_weights
 from whatwhere.classification.protocol import (
     choose,
     evaluate,
@@ -66,7 +66,7 @@ def test_newtons_gradient_vanishes(rows: int, columns: int) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
     t = torch.where(torch.randn(rows, 3, generator=generator) > 0, 1.0, -1.0).double()
-    w = newton(x, t, 1.0, tolerance=1e-14).requires_grad_()
+    w = newton(x, t, 1.0, how=SolverSettings(tolerance=1e-14)).requires_grad_()
     loss = w.square().sum() / 2 + (1 - t * (x @ w)).clamp(min=0).square().sum()
     (gradient,) = torch.autograd.grad(loss, w)
     assert gradient.abs().max() < 1e-5

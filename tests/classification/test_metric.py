@@ -11,6 +11,7 @@ from torch import Tensor
 from whatwhere.classification.metric import (
     Covariance,
     Metric,
+    MetricSettings,
     distort,
     fit_metric,
     metric_of,
@@ -56,11 +57,8 @@ def test_the_metric_is_that_of_full_matrices(share: float, rank: int) -> None:
     mean, matrix = dense_metric(v, rank, share)
     wanted = (describe(v).double().numpy() - mean) @ matrix.T
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    found = (
-        fit_metric(describe, v, HOW, rank=rank, share=share, batch_size=80)(describe(v))
-        .double()
-        .numpy()
-    )
+    settings = MetricSettings(rank=rank, share=share, batch=80)
+    found = fit_metric(describe, v, HOW, settings=settings)(describe(v)).double().numpy()
     # the sign of a column is free
     np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=2e-4)
 
@@ -118,30 +116,33 @@ def test_directions_that_distortions_move_count_less() -> None:
         torch.rand(60, generator=generator) + 0.5
     )
     shifts = Distortions(rotation=0, shear=0, scale=0, elastic=0, shift=0.3)
-    metric = fit_metric(moved_and_what, spots, shifts, rank=2, share=1e-3)
+    metric = fit_metric(moved_and_what, spots, shifts, settings=MetricSettings(rank=2, share=1e-3))
     assert float(metric.matrix[0, 1].abs()) < 0.2 * float(metric.matrix[0, 0].abs())
 
 
 def test_rows_may_be_arrays_or_tensors_and_come_out_of_unit_length() -> None:
-    metric, x = fit_metric(describe, images(30), HOW, rank=5), describe(images(12, seed=3))
+    metric, x = (
+        fit_metric(describe, images(30), HOW, settings=MetricSettings(rank=5)),
+        describe(images(12, seed=3)),
+    )
     found = metric(x)
     torch.testing.assert_close(found.norm(dim=1), torch.ones(12))
     torch.testing.assert_close(metric(x.numpy()), found)
     assert metric(x[:0]).shape == (0, 5)
 
 
-def test_images_are_used_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_used_up_to_a_number() -> None:
     seen: list[int] = []
-    monkeypatch.setattr("whatwhere.classification.metric.IMAGES", 10)
-    fit_metric(describe, images(33), HOW, rank=3, batch_size=4, progress=seen.append)
+    few = MetricSettings(rank=3, images=10, batch=4)
+    fit_metric(describe, images(33), HOW, settings=few, progress=seen.append)
     assert seen == [4, 4, 2]
 
 
 @pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray])
 def test_descriptors_that_are_known_are_not_computed_again(
-    kind: Callable[[Tensor], Tensor | np.ndarray], monkeypatch: pytest.MonkeyPatch
+    kind: Callable[[Tensor], Tensor | np.ndarray],
 ) -> None:
-    monkeypatch.setattr("whatwhere.classification.metric.IMAGES", 20)
+    few = MetricSettings(rank=5, images=20, batch=8)
     v = images(33)
     counts: list[int] = []
 
@@ -149,20 +150,23 @@ def test_descriptors_that_are_known_are_not_computed_again(
         counts.append(len(v))
         return describe(v)
 
-    wanted = fit_metric(describe, v, HOW, rank=5, batch_size=8)
-    found = fit_metric(counted, v, HOW, described=kind(describe(v)), rank=5, batch_size=8)
+    wanted = fit_metric(describe, v, HOW, settings=few)
+    found = fit_metric(counted, v, HOW, described=kind(describe(v)), settings=few)
     assert sum(counts) == 20 * HOW.copies, "only the copies are described"
     torch.testing.assert_close(found(describe(v)), wanted(describe(v)))
 
 
 def test_constant_images_and_one_image_give_finite_rows() -> None:
     for v in (torch.zeros(9, 1, 5, 4), images(1)):
-        metric = fit_metric(lambda v: v.flatten(1), v, HOW, rank=3)
+        metric = fit_metric(lambda v: v.flatten(1), v, HOW, settings=MetricSettings(rank=3))
         assert metric(torch.rand(4, 20)).isfinite().all()
 
 
 def test_a_metric_comes_back_from_its_tensors() -> None:
-    metric, x = fit_metric(describe, images(30), HOW, rank=5), describe(images(8))
+    metric, x = (
+        fit_metric(describe, images(30), HOW, settings=MetricSettings(rank=5)),
+        describe(images(8)),
+    )
     again = Metric.from_tensors(metric.tensors(), HOW)
     assert torch.equal(again(x), metric(x))
     with pytest.raises(SpecError, match="the sizes of its tensors do not match"):
@@ -170,7 +174,7 @@ def test_a_metric_comes_back_from_its_tensors() -> None:
 
 
 def test_wrong_rows_and_settings_raise() -> None:
-    metric = fit_metric(describe, images(9), HOW, rank=2)
+    metric = fit_metric(describe, images(9), HOW, settings=MetricSettings(rank=2))
     with pytest.raises(ImageError, match="19 columns"):
         metric(torch.rand(2, 19))
     with pytest.raises(ImageError, match="empty"):
@@ -183,7 +187,7 @@ def test_covariances_of_one_and_two_threads_give_the_same_metric() -> None:
     v, threads, found = images(200), torch.get_num_threads(), []
     for count in (1, 2):
         torch.set_num_threads(count)
-        found.append(fit_metric(describe, v, HOW, rank=5)(describe(v)))
+        found.append(fit_metric(describe, v, HOW, settings=MetricSettings(rank=5))(describe(v)))
     torch.set_num_threads(threads)
     torch.testing.assert_close(*(x @ x.T for x in found), rtol=0, atol=1e-4)
 
@@ -193,4 +197,4 @@ def test_the_metric_of_moments_needs_no_images() -> None:
     within, total = Covariance(6), Covariance(6)
     within.add(x[:20])
     total.add(x)
-    assert metric_of(within, total, x.mean(0), HOW, rank=4)(x).shape == (50, 4)
+    assert metric_of(within, total, x.mean(0), HOW, MetricSettings(rank=4))(x).shape == (50, 4)

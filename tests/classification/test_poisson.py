@@ -7,7 +7,7 @@ from torch import Tensor
 from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import (
-    TAU,
+    POISSON,
     grow_regions,
     poisson_learning,
     share_offsets,
@@ -39,7 +39,7 @@ def test_potentials_solve_poissons_equation(centres: tuple[float, ...]) -> None:
     F = torch.zeros(80, 3, dtype=torch.float64)
     shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     F[rows] = (y - y.mean(0)) * (shares / y.mean(0))
-    wanted = torch.linalg.solve(D - W + TAU * D, F)
+    wanted = torch.linalg.solve(D - W + POISSON.tau * D, F)
     found = poisson_learning(graph, rows, labels, shares)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
 

@@ -6,9 +6,8 @@ import torch
 from sklearn.linear_model import Ridge
 
 import whatwhere as ww
-from whatwhere.classification import ridge
 from whatwhere.classification.calibration import folds
-from whatwhere.classification.ridge import LabelRegression, ridge_weights
+from whatwhere.classification.ridge import LabelRegression, RegressionSettings, ridge_weights
 
 
 @pytest.mark.parametrize("shape", [(40, 6), (6, 40)], ids=["many rows", "few rows"])
@@ -33,7 +32,7 @@ def test_scores_are_a_ridge_regression_on_the_labels() -> None:
         known = rows[labelled[with_labels]].double().numpy()
         classes = np.eye(3)[labels[with_labels]]
         squares = ((known - known.mean(0)) ** 2).sum()
-        model = Ridge(alpha=ridge.PENALTY * squares / len(known)).fit(known, classes)
+        model = Ridge(alpha=regression.how.penalty * squares / len(known)).fit(known, classes)
         found = model.predict(rows[of].double().numpy())
         return regression.weight * (found - found.mean(1, keepdims=True))
 
@@ -48,8 +47,8 @@ def test_scores_are_a_ridge_regression_on_the_labels() -> None:
 def test_the_regression_counts_more_with_more_labels() -> None:
     weights = [LabelRegression(torch.zeros(1, 1), 5 * count, 5).weight for count in (1, 3, 10, 100)]
     assert weights == sorted(weights)
-    assert weights[0] < ridge.WEIGHT / 10
-    assert weights[2] == pytest.approx(ridge.WEIGHT / 2)
+    assert weights[0] < RegressionSettings().weight / 10
+    assert weights[2] == pytest.approx(RegressionSettings().weight / 2)
 
 
 def test_labels_help_where_neighbours_say_little() -> None:

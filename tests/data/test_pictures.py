@@ -1,15 +1,17 @@
 """Single pictures, written by Pillow in every supported format and kind: the pixels are those that
 were written."""
 
+import os
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from whatwhere.data import load, load_groups
-from whatwhere.data.pictures import picture_names
+from whatwhere.data.pictures import decode, find_pages, kept_open, picture_names, read_extras
 from whatwhere.errors import ImageError
 
 
@@ -172,3 +174,37 @@ def test_a_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
     red, green, blue = load(tmp_path)[0].mean((1, 2)).tolist()
     assert red > 0.9
     assert max(green, blue) < 0.1
+
+
+def test_a_picture_that_is_kept_open_is_decoded_once_until_its_file_changes(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.png"
+    first, second = (np.random.default_rng(i).integers(0, 256, (9, 7), np.uint8) for i in (0, 1))
+    Image.fromarray(first).save(file)
+    with patch.object(Image, "_getdecoder", wraps=Image._getdecoder) as decoder:
+        with kept_open():
+            for _ in range(3):
+                (page,) = find_pages(file)
+                np.testing.assert_array_equal(decode(page), first[None])
+                assert read_extras(file).alpha is None
+            assert decoder.call_count == 1
+            Image.fromarray(second).save(file)
+            os.utime(file, ns=(1, 1))
+            (page,) = find_pages(file)
+            np.testing.assert_array_equal(decode(page), second[None])
+            assert decoder.call_count == 2
+        list(find_pages(file))
+        assert decoder.call_count == 3
+
+
+def test_pages_of_a_file_that_is_kept_open_stay_apart(tmp_path: Path) -> None:
+    file = tmp_path / "a.tif"
+    values = np.random.default_rng(0).integers(0, 256, (3, 9, 7), np.uint8)
+    Image.fromarray(values[0]).save(
+        file, save_all=True, append_images=[Image.fromarray(page) for page in values[1:]]
+    )
+    with kept_open():
+        for _ in range(2):
+            for page, expected in zip(find_pages(file), values, strict=True):
+                np.testing.assert_array_equal(decode(page), expected[None])

@@ -253,3 +253,21 @@ def test_a_denoiser_says_what_it_is_and_shows_its_filters() -> None:
     denoiser = load_denoiser()
     assert repr(denoiser).startswith("Denoiser(8 steps, 4 × 256 filters of 256 values")
     assert denoiser._repr_html_().count("<img ") == 12
+
+
+@pytest.mark.parametrize(("sigma", "passes"), [(0.12, 1), (0.03, 2)])
+def test_progress_counts_both_passes_of_a_plane_as_one(sigma: float, passes: int) -> None:
+    """Faint noise needs a second pass: the first one is then half of the work."""
+    done: list[int] = []
+    spec = RestorationSpec(quality=8, tile=64)
+    denoise(
+        noisy(picture(128, 128), sigma)[None, None],
+        DENOISER,
+        sigma,
+        spec=spec,
+        progress=done.append,
+    )
+    assert sum(done) == 128 * 128
+    tiles = 4 * passes
+    assert len(done) == tiles + (passes == 1)
+    assert done[:4] == [64 * 64 // 2] * 4

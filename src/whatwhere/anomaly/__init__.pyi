@@ -7,3 +7,6 @@ from whatwhere.anomaly.threshold import Recall as Recall
 from whatwhere.anomaly.threshold import Threshold as Threshold
 from whatwhere.anomaly.threshold import pictures_needed as pictures_needed
 from whatwhere.anomaly.threshold import true_alarms as true_alarms
+from whatwhere.anomaly.tolerance import AlarmsAfter as AlarmsAfter
+from whatwhere.anomaly.tolerance import Change as Change
+from whatwhere.anomaly.tolerance import Tolerance as Tolerance

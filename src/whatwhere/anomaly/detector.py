@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import torch
@@ -52,14 +52,18 @@ from whatwhere.anomaly.threshold import (
     expected_recall,
     far_above,
 )
+from whatwhere.anomaly.tolerance import TRIED, AlarmsAfter, Change, Tolerance
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable, warn
-from whatwhere.files import readable, untrusted
+from whatwhere.files import FileFields, readable, untrusted
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
 from whatwhere.views.choice import OWN
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
@@ -67,7 +71,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 8"
+FORMAT = "whatwhere anomaly detector 9"
 FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
@@ -165,6 +169,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         least normal ones and learns again from the rest
     trusted : every picture given to `fit` is normal. By default, those that score far above the
         others (`odd_pictures_`) do not count in the threshold
+    tolerate : a `Tolerance`: how far pictures may be rotated, shifted and blurred without an alarm.
+        `fit` learns from changed copies of the normal pictures, too, and takes as many times longer
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
         up to a million pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer
@@ -186,6 +192,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         None without defects
     fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
         (n,)
+    far_ : which of `normal_scores_` are those of `odd_pictures_`, as numbers from 0
     offset_ : `score_samples` minus `decision_function`
 
     Examples
@@ -211,6 +218,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         false_area: float = 0.002,
         contamination: float = 0.0,
         trusted: bool = False,
+        tolerate: Tolerance | None = None,
         memory: int = 1000,
         random_state: int = 0,
     ) -> None:
@@ -220,13 +228,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.false_area = false_area
         self.contamination = contamination
         self.trusted = trusted
+        self.tolerate = tolerate
         self.memory = memory
         self.random_state = random_state
 
     def fit(
         self,
         X: Source,
-        y: Any = None,
+        y: object = None,
         *,
         mask: Unopened | None = None,
         progress: Progress | None = None,
@@ -245,7 +254,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def partial_fit(
         self,
         X: Source,
-        y: Any = None,
+        y: object = None,
         *,
         mask: Unopened | None = None,
         progress: Progress | None = None,
@@ -253,7 +262,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     ) -> "AnomalyDetector":
         """Learn from more normal pictures, together with the earlier ones that were kept."""
         spec = self._spec()
-        sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
+        limit = spec.memory * 1_000_000 // self._versions
+        sample = getattr(self, "sample_", None) or Sample(limit, spec.seed)
         pictures = open_pictures(X, mask=mask)
         sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
         before = sample.seen
@@ -277,6 +287,36 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         with workers() as each:
             self._learn(spec, each, stage)
         return self
+
+    def alarms_after(
+        self, changes: Iterable[Change] = TRIED, most: int = 20, stage: Stage = no_stage
+    ) -> list[AlarmsAfter]:
+        """Count the false alarms that changes of the normal pictures raise, right after `fit`. The
+        pictures are judged by what the detector learned from the others, about three quarters.
+
+        most  number of pictures that are tried
+        """
+        check_is_fitted(self, "threshold_")
+        if not hasattr(self, "judges_"):
+            raise SpecError("A detector that was loaded cannot count alarms after changes.")
+        tried = list(changes)
+        normal = self._normal_pictures()
+        step = max(1, len(self.judged_) // most)
+        pictures = [normal[number] for number in self.judged_[::step][:most]]
+
+        def is_alarm(picture: Tensor) -> bool:
+            found = [torch.tensor(judge(picture, "normal").score) for judge in self.judges_]
+            above = float(join(self.ranks_, found)) > self.threshold_.value
+            return above or self.contrast_.dead(picture) > 0
+
+        counted = []
+        title = f"changing {plural(len(pictures), 'normal picture')}"
+        with stage(title, len(tried)) as advance, workers() as each:
+            for change in tried:
+                changed = [change(picture) for picture in pictures]
+                counted.append(AlarmsAfter(change, sum(each(is_alarm, changed)), len(pictures)))
+                advance(1)
+        return counted
 
     def choose_threshold(self, false_alarms: float) -> "AnomalyDetector":
         """Change the threshold, without a new fit: choose it again from `normal_scores_`.
@@ -331,7 +371,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return [values[0] for values in maps]
         return maps
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> "Tags":
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
@@ -354,7 +394,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Pictures that `fit` got as normal ones but that score far above the others; None if there
         are none."""
         check_is_fitted(self, "threshold_")
-        far = far_above(self.normal_scores_)
+        far = self.far_
         if not len(far):
             return None
         numbers = tuple(self.fitted_[far].tolist())
@@ -387,7 +427,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         pictures = self._normal_pictures()
         own = fingerprint(picture)
         nearest = dict[int, list[int]]()
-        for number, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
+        for version, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
+            number = version // self._versions
             if number in nearest or fingerprint(pictures[number]) == own:
                 continue
             nearest[number] = at
@@ -418,6 +459,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         tensors = dict[str, Tensor]()
         parameters = self.get_params()
         del parameters["features"]
+        if self.tolerate is not None:
+            parameters["tolerate"] = asdict(self.tolerate)
         settings = {
             "parameters": parameters,
             "scorers": [
@@ -437,6 +480,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             "contrast": asdict(self.contrast_),
             "kind": asdict(self.kind_),
             "rarest": self.rarest_,
+            "far": self.far_.tolist(),
         }
         curves = zip(self.ranks_, self.map_ranks_, strict=True)
         for n, (ranks, map_ranks) in enumerate(curves):
@@ -467,12 +511,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
             settings, tensors = read_checked(file, FORMAT)
             detector = AnomalyDetector(features=features, **settings["parameters"])
+            if detector.tolerate is not None:
+                detector.tolerate = Tolerance(**settings["parameters"]["tolerate"])
             detector.sample_ = Sample(**settings["sample"])
             kept = zip(settings["numbers"], settings["names"], strict=True)
             for n, (number, name) in enumerate(kept):
                 detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]), name)
             detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
+            detector.far_ = np.array(settings["far"], dtype=np.int64)
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
             sources = range(len(detector.scorers_))
             detector.ranks_ = [ranks_from(f"{n}.ranks", tensors) for n in sources]
@@ -491,7 +538,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _spec(self) -> AnomalySpec:
         parameters = self.get_params()
-        del parameters["features"]
+        del parameters["features"], parameters["tolerate"]
         return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
     def _sources(self) -> list[Any]:
@@ -520,7 +567,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
             self._learn_scorers(spec, each, stage)
         normal = self._normal_pictures()
-        self.contrast_ = Contrast.of(normal)
+        self.contrast_ = Contrast.of(self._normal_versions())
         self.kind_ = LearnedKind.of(normal)
         self.threshold_ = self._threshold()
         self.recall_ = None
@@ -528,17 +575,26 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             warn(TooAlike(len(normal), different))
 
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
-        pictures = self._normal_pictures()
+        pictures = self._normal_versions()
+        versions = self._versions
         learned = []
         for source in self._sources():
             extract = self._extractor(source, pictures, stage)
-            learned.append(learn_scorer(extract, pictures, spec.aligned, spec.seed, each, stage))
+            learned.append(
+                learn_scorer(extract, pictures, spec.aligned, spec.seed, each, stage, versions)
+            )
         self.scorers_ = [one.scorer for one in learned]
-        by_source = zip(*(one.normal_evidence.tolist() for one in learned), strict=True)
+        # The last version, with the largest changes, stands for its picture.
+        shown = slice(versions - 1, None, versions)
+        by_source = zip(*(one.normal_evidence[shown].tolist() for one in learned), strict=True)
         self.normal_evidence_ = [self._by_kind(values) for values in by_source]
-        self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
-        scores = join(self.ranks_, [one.normal_scores for one in learned])
+        self.ranks_ = [Ranks.of(one.normal_scores[shown]) for one in learned]
+        scores = join(self.ranks_, [one.normal_scores[shown] for one in learned])
+        self.judges_ = [one.judge for one in learned]
+        self.judged_ = sorted({number // versions for number in learned[0].judged})
         self.normal_scores_ = scores.double().numpy()
+        unchanged = join(self.ranks_, [one.normal_scores[::versions] for one in learned])
+        self.far_ = far_above(unchanged.double().numpy())
         self.map_ranks_ = [Ranks.of_area(one.normal_pixels.flatten()) for one in learned]
         pixels = join(self.map_ranks_, [one.normal_pixels.flatten() for one in learned])
         self.area_ = Ranks.of_area(pixels)
@@ -551,6 +607,20 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         cells = [GivenFeatures(source)(picture) for source in self._sources() if source != OWN]
         values = sum(found.energy.numel() for found in cells)
         return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
+
+    @property
+    def _versions(self) -> int:
+        """Number of versions of each normal picture that the detector learns from."""
+        return 1 if self.tolerate is None else 1 + self.tolerate.copies
+
+    def _normal_versions(self) -> list[Tensor]:
+        """Return each normal picture, followed by its changed copies."""
+        pictures = self._normal_pictures()
+        if self.tolerate is None:
+            return pictures
+        copies = [self.tolerate.copies_of(picture, n) for n, picture in enumerate(pictures)]
+        pairs = zip(pictures, copies, strict=True)
+        return [one for picture, changed in pairs for one in (picture, *changed)]
 
     def _normal_pictures(self) -> list[Tensor]:
         """Return the pictures that the detector was fitted to, in the order they were given."""
@@ -587,9 +657,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Return the scores of normal pictures that count in the threshold."""
         if self.trusted:
             return self.normal_scores_
-        return np.delete(self.normal_scores_, far_above(self.normal_scores_))
+        return np.delete(self.normal_scores_, self.far_)
 
-    def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
+    def _read_scorers(
+        self, scorers: Sequence[FileFields], tensors: Mapping[str, Tensor]
+    ) -> list[Scorer]:
         """Return the scorers of a file, with the features that were given."""
         needed = [entry["source"] for entry in scorers]
         if self.features is None and needed != [OWN] and are_known(needed):
@@ -615,7 +687,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         ]
 
     def _read_scorer(
-        self, entry: Any, source: Any, prefix: str, tensors: Mapping[str, Tensor]
+        self,
+        entry: FileFields,
+        source: Any,
+        prefix: str,
+        tensors: Mapping[str, Tensor],
     ) -> Scorer:
         kind = NormalObject if self.aligned else NormalSurface
         extract: Filters | GivenFeatures
@@ -663,10 +739,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
 def scorer_settings(
     scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a file records about a scorer; its tensors are added to `tensors`."""
     extract = scorer.extract
-    entry: dict[str, Any] = {"source": OWN}
+    entry: dict[str, object] = {"source": OWN}
     if isinstance(extract, GivenFeatures):
         entry["source"] = extract.name
         tensors[f"{prefix}fingerprint"] = extract.fingerprint(channels)
@@ -678,7 +754,7 @@ def scorer_settings(
     return entry
 
 
-def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
+def recall_from(settings: FileFields | None) -> Recall | None:
     """Return what a file records of the share of defects found."""
     if settings is None:
         return None
@@ -691,7 +767,7 @@ def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
     return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
-def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+def take_tensors(name: str, value: object, tensors: dict[str, Tensor]) -> object:
     """Return a value without its tensors, which are added to `tensors` by their names."""
     if isinstance(value, Tensor):
         tensors[name] = value

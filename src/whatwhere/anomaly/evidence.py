@@ -42,14 +42,14 @@ SURFACE = {
     "whole": (1.0, 1.0),
 }
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
-COLOUR = {"colour": (0.99, 1.0)}  # next to the others, for pictures in colour
+COLOUR = {"colour": (0.99, 0.5)}  # next to the others, for pictures in colour
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
 it counts. The more all of them count, the more the largest alone decides.
 """
 
-_LOCAL = {"spots": 2.0, "texture": 1.0, "neighbours": 1.0, "places": 1.0, "colour": 1.0}
+_LOCAL = {"spots": 2.0, "texture": 1.0, "neighbours": 1.0, "places": 1.0, "colour": 0.5}
 """The kinds that tell places apart, and how much each counts in a map. The others are the same in a
 band or everywhere. Spots count more, because they are found where they are, and not in a square
 around it.

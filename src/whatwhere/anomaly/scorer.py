@@ -5,7 +5,7 @@ new normal picture: thresholds and joined scores depend on that.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -117,6 +117,8 @@ class Learned(NamedTuple):
     normal_evidence  [N, k]
     normal_pixels    [N, n], of their maps at n places drawn at random
     normal_peaks     [N], the largest values of their maps
+    judge            a scorer that learned from all pictures but some
+    judged           the numbers of those
     """
 
     scorer: Scorer
@@ -124,6 +126,8 @@ class Learned(NamedTuple):
     normal_evidence: Tensor
     normal_pixels: Tensor
     normal_peaks: Tensor
+    judge: Scorer
+    judged: list[int]
 
 
 def learn_scorer(
@@ -133,8 +137,12 @@ def learn_scorer(
     seed: int,
     each: Each,
     stage: Stage = no_stage,
+    versions: int = 1,
 ) -> Learned:
-    """Return what normal pictures [C, H, W] are like in these features."""
+    """Return what normal pictures [C, H, W] are like in these features.
+
+    versions  number of pictures one after the other that are versions of one picture
+    """
     counted = plural(len(pictures), "picture")
     cells: list[Cells] = []
     with stage(f"computing features of {counted}", len(pictures)) as advance:
@@ -144,7 +152,8 @@ def learn_scorer(
     if not all(found.known.any() for found in cells):
         raise ImageError("A normal picture has no place with known pixels. Remove it.")
     kinds = kinds_of(extract, aligned)
-    fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
+    different = len(cells) // versions
+    fold = torch.arange(len(cells)) // versions * min(FOLDS, different) // different
     # Every picture is used for learning for all pictures and for each other fold, and compared
     # once.
     rounds = max(len(fold.unique()) + 1, 3)
@@ -153,7 +162,7 @@ def learn_scorer(
     with stage(title, comparisons) as advance:
         learn = learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)
-        found = cross_evidence(cells, fold, kinds, learn, each, advance)
+        found, without_last = cross_evidence(cells, fold, kinds, learn, each, advance)
         evidence = torch.stack([one for one, _ in found])
     surfaces = torch.stack([surface_of(found) for found in cells])
     excess = cross_excess(surfaces, evidence, fold)
@@ -179,7 +188,15 @@ def learn_scorer(
         values = scorer.by_pixel(maps, shown, picture.shape[1:], score)
         pixels.append(drawn(values, picture, PIXELS // len(pictures)))
         peaks.append(values[picture.isfinite().all(0)].amax())
-    return Learned(scorer, scores, by_kind, torch.stack(pixels), torch.stack(peaks))
+    return Learned(
+        scorer=scorer,
+        normal_scores=scores,
+        normal_evidence=by_kind,
+        normal_pixels=torch.stack(pixels),
+        normal_peaks=torch.stack(peaks),
+        judge=replace(scorer, normal=without_last),
+        judged=(fold == fold[-1]).nonzero()[:, 0].tolist(),
+    )
 
 
 def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:
@@ -270,9 +287,11 @@ def cross_evidence(
     learn: Learner,
     each: Each,
     advance: Callable[[int], None],
-) -> list[tuple[Tensor, Tensor]]:
+) -> tuple[list[tuple[Tensor, Tensor]], NormalSurface | NormalObject]:
     """Return the evidence of normal pictures and of their cells, by what was learned without their
-    fold; neighbours, often of one object, are in one."""
+    fold, and what was learned without the last fold; neighbours, often of one object, are in
+    one."""
+    normal = None
     evidence: list[tuple[Tensor, Tensor]] = []
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
@@ -280,7 +299,8 @@ def cross_evidence(
         for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds), inside):
             evidence.append(one)
             advance(1)
-    return evidence
+    assert normal is not None
+    return evidence, normal
 
 
 def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:

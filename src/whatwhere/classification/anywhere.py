@@ -11,7 +11,7 @@ differ by chance, so the metric of these rows makes such directions count little
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,8 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.classification.metric import (
-    DIRECTIONS,
-    RANK,
-    SHARE,
-    Covariance,
     Metric,
+    MetricSettings,
     metric_of,
 )
 from whatwhere.classification.settings import Distortions
@@ -36,11 +33,26 @@ from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import joint
 
-SCALES = (1, 2, 4)
-STEPS = 3
-_FLOOR = 0.01  # share of the length of a scale's strengths below which differences count little
-_SMALLEST_SIDE = 7  # pixels of a picture that is made smaller
-_PIXELS = 1 << 21  # pixels that are inferred together
+
+@dataclass(frozen=True)
+class AnywhereSettings:
+    """How what is anywhere is described.
+
+    scales  factors by which a picture is made smaller, each with strengths of its own
+    side    pixels of the shorter side of a picture that is made smaller, at least
+    steps   of inference
+    floor   share of the length of a scale's strengths below which differences count little
+    pixels  that are inferred together
+    """
+
+    scales: tuple[int, ...] = (1, 2, 4)
+    side: int = 7
+    steps: int = 3
+    floor: float = 0.01
+    pixels: int = 1 << 21
+
+
+ANYWHERE = AnywhereSettings()
 
 
 class Strengths(NamedTuple):
@@ -67,8 +79,8 @@ def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "a
 def scales_of(height: int, width: int) -> list[int]:
     """Return by which numbers images of one size are divided: by 1, and by more unless they become
     too small."""
-    most = max(1, min(height, width) // _SMALLEST_SIDE)
-    return [scale for scale in SCALES if scale <= most]
+    most = max(1, min(height, width) // ANYWHERE.side)
+    return [scale for scale in ANYWHERE.scales if scale <= most]
 
 
 def map_strengths(p: Tensor) -> Strengths:
@@ -81,7 +93,7 @@ def map_strengths(p: Tensor) -> Strengths:
 
 def _logarithms(values: Tensor) -> Tensor:
     """log(x + floor) of vectors x along the last axis, scaled to unit length."""
-    return (F.normalize(values, dim=-1, eps=torch.finfo(values.dtype).tiny) + _FLOOR).log()
+    return (F.normalize(values, dim=-1, eps=torch.finfo(values.dtype).tiny) + ANYWHERE.floor).log()
 
 
 def few_steps(spec: InferenceSpec) -> InferenceSpec:
@@ -90,7 +102,7 @@ def few_steps(spec: InferenceSpec) -> InferenceSpec:
     step = spec.step
     if spec.schedule is not None:
         step = LineSearch(momentum=True)
-    return replace(spec, steps=STEPS, step=step, tolerance=0.0)
+    return replace(spec, steps=ANYWHERE.steps, step=step, tolerance=0.0)
 
 
 def in_batches(
@@ -98,7 +110,7 @@ def in_batches(
 ) -> Iterator[Strengths]:
     """Yield the strengths of all images, batch by batch, on the device of the model."""
     images = in_model_units(model.spec, images)
-    size = max(1, _PIXELS // images[0:1][0].numel())
+    size = max(1, ANYWHERE.pixels // images[0:1][0].numel())
     for start in range(0, len(images), size):
         batch = images[start : start + size].to(model.device, model.dtype).nan_to_num(0)
         yield strengths(model, batch, recipe, engine)
@@ -134,7 +146,7 @@ def describe_where(
     if where in ("auto", "keep"):
         return describe_images(model, images, recipe, engine=engine, progress=progress)
     logs = describe_anywhere(model, images, recipe, engine=engine)
-    anywhere = unit_length(logs - math.log(_FLOOR)).cpu().numpy()  # at least 0
+    anywhere = unit_length(logs - math.log(ANYWHERE.floor)).cpu().numpy()  # at least 0
     if where == "forget":
         progress(len(anywhere))
         return anywhere
@@ -160,8 +172,8 @@ def learn_anywhere(
 ) -> Anywhere:
     """Learn the metric of such rows, in which differences between the quarters of a picture count
     little. Learning needs the rows, so they are returned as well."""
-    within = Covariance(DIRECTIONS)
-    total = Covariance(2 * max(RANK, DIRECTIONS))
+    settings = MetricSettings()
+    within, total = settings.covariances()
     rows = []
     for part in in_batches(model, images, recipe, engine):
         quarters = part.quarters.float()
@@ -173,5 +185,5 @@ def learn_anywhere(
         progress(len(quarters))
     sums = torch.stack([part.sum(0) for part in rows])
     mean = sums.sum(0) / total.count
-    metric = metric_of(within, total, mean, Distortions(), RANK, SHARE)
+    metric = metric_of(within, total, mean, Distortions(), settings)
     return Anywhere(metric, torch.cat(rows))

@@ -49,8 +49,6 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "DeconvNetFeatures") from None
 
-_DESCRIPTOR_STEPS = 30
-
 
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Sparse, layered features of images, learned without labels.
@@ -336,9 +334,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative
             ),
             learning=(learning,) * len(layers),
-            inference=InferenceSpec(
-                lam=self.lam, steps=_DESCRIPTOR_STEPS if self.steps is None else self.steps
-            ),
+            inference=InferenceSpec(lam=self.lam, steps=30 if self.steps is None else self.steps),
             descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
         )
@@ -353,7 +349,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 Images = np.ndarray | Tensor | list[object] | data.Images
-_COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
 def _as_plain_array(images: Images) -> Any:
@@ -372,7 +367,8 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     """(C, H, W) of images, from the shape of the array that was given and, for rows of pixels,
     what `shape` says."""
     if len(given) == 4:
-        if given[3] in _COLOUR_CHANNELS and given[1] not in _COLOUR_CHANNELS and shape is None:
+        usual = (1, 3, 4)  # numbers of channels
+        if given[3] in usual and given[1] not in usual and shape is None:
             raise ImageError(
                 f"Images of shape {given} look like (n, H, W, C); expected (n, C, H, W). Give"
                 f" np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]}"

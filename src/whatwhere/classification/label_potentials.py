@@ -9,6 +9,7 @@ once, and so many labels that τ follows their number.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,15 +17,24 @@ from torch import Tensor
 
 from whatwhere.classification.calibration import HELD_OUT_TOLERANCE, Fold
 from whatwhere.classification.poisson import (
-    TAU,
+    POISSON,
     PoissonSystem,
     label_sources,
     source_strengths,
     tau_for,
 )
 
-_MOST_NUMBERS = 1 << 25  # numbers that are kept, at most: 256 MB
-MOST_AT_ONCE = 16  # rows whose contributions are computed for one change of labels
+
+@dataclass(frozen=True)
+class ContributionSettings:
+    """How many contributions of labels are computed and kept.
+
+    numbers  that are kept, at most: 256 MB
+    at_once  rows whose contributions are computed for one change of labels
+    """
+
+    numbers: int = 1 << 25
+    at_once: int = 16
 
 
 class Potentials(NamedTuple):
@@ -38,7 +48,8 @@ class Potentials(NamedTuple):
 class LabelPotentials:
     """Potentials of labels on a graph, a sparse CSR matrix [N, N]."""
 
-    def __init__(self, graph: Tensor) -> None:
+    def __init__(self, graph: Tensor, settings: ContributionSettings | None = None) -> None:
+        self.settings = settings or ContributionSettings()
         self.graph = graph
         self.system = PoissonSystem(graph)
         self._is_first = True
@@ -104,9 +115,12 @@ class LabelPotentials:
         self._contributions = {
             row: self._contributions[row] for row in numbers if row in self._contributions
         }
-        if is_first or len(rows) > TAU * count or len(rows) * count > _MOST_NUMBERS:
+        is_many = len(rows) > POISSON.tau * count or len(rows) * count > self.settings.numbers
+        if is_first or is_many:
             return
-        missing = [row for row in numbers if row not in self._contributions][:MOST_AT_ONCE]
+        missing = [row for row in numbers if row not in self._contributions][
+            : self.settings.at_once
+        ]
         if missing:
             source = self.graph.new_zeros(count, len(missing), layout=torch.strided)
             source[missing, range(len(missing))] = 1

@@ -19,10 +19,28 @@ from whatwhere.classification.descriptors import Matrix
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 
-_LINE_STEPS = 30  # steps of a line search, at most
-_NEWTON_STEPS = 200  # steps of conjugate gradients, at most
-_NEAR_SHARE = 0.8  # share of the rows; if fewer are near the margin of any class, they are copied
-_NEWTON_SHARE = 0.1  # share of the residual of Newton's equation that may be left
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """How the minimum is found; none of it changes where it is.
+
+    tolerance   of every objective: the decrease that Newton's model still predicts
+    steps       of Newton's method, at most
+    cg_steps    of conjugate gradients in each of them, at most
+    cg_share    of the residual of Newton's equation that may be left
+    line_steps  of a line search, at most
+    near        share of the rows; if fewer are near the margin of any class, they are copied
+    """
+
+    tolerance: float = 1e-6
+    steps: int = 100
+    cg_steps: int = 200
+    cg_share: float = 0.1
+    line_steps: int = 30
+    near: float = 0.8
+
+
+_SOLVER = SolverSettings()
 
 
 @dataclass(frozen=True)
@@ -141,8 +159,7 @@ def newton(
     use: Tensor | None = None,
     *,
     start: Tensor | None = None,
-    tolerance: float = 1e-6,
-    steps: int = 100,
+    how: SolverSettings = _SOLVER,
 ) -> Tensor:
     """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] →
     w [D, K].
@@ -152,14 +169,14 @@ def newton(
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
     each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most
-    `tolerance` of every objective. Matrix products are float32, sums float64. If there are few
+    `how.tolerance` of every objective. Matrix products are float32, sums float64. If there are few
     rows, w lies in the space that they span, and the problem is solved there, in an orthonormal
     basis: x = Rᵀ Qᵀ, w = Q w'.
     """
     if 2 * x.shape[0] <= x.shape[1]:
         Q, R = torch.linalg.qr(x.T)
         inside = None if start is None else Q.double().T @ start
-        w = newton(R.T.contiguous(), t, C, use, start=inside, tolerance=tolerance, steps=steps)
+        w = newton(R.T.contiguous(), t, C, use, start=inside, how=how)
         return Q.double() @ w
 
     # Written so that x is read row by row: a third faster than rows @ v and rows.T @ s.
@@ -176,34 +193,40 @@ def newton(
         margin = product(x, w).double()
     if use is not None:
         margin = margin.where(use, 2 * t)  # rows that are not used stay beyond the margin
-    for _ in range(steps):
+    for _ in range(how.steps):
         active = (t * margin < 1).to(x.dtype)
         residual = active * (margin - t)
         objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
         g = w + 2 * C * transposed_product(x, residual)
 
         near = active.any(1)  # near the margin of some class; no Hessian needs the other rows
-        few = int(near.sum()) < _NEAR_SHARE * len(x)
+        few = int(near.sum()) < how.near * len(x)
         rows, share = (x[near], active[near]) if few else (x, active)
 
         def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
             return v + 2 * C * transposed_product(rows, share * product(rows, v))
 
         d = conjugate_gradient(
-            hessian, -g, torch.zeros_like(g), _NEWTON_STEPS, dim=0, tolerance=_NEWTON_SHARE
+            hessian, -g, torch.zeros_like(g), how.cg_steps, dim=0, tolerance=how.cg_share
         )
-        if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
+        if bool((-(g * d).sum(0) / 2 <= how.tolerance * objective).all()):
             break
         along = product(x, d).double()
         along = along if use is None else along * use
-        step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
+        step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C, how.line_steps)
         w = w + step * d
         margin = margin + step * along
     return w
 
 
 def line_search(
-    wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor
+    wd: Tensor,
+    dd: Tensor,
+    margin: Tensor,
+    along: Tensor,
+    t: Tensor,
+    C: float | Tensor,
+    steps: int = _SOLVER.line_steps,
 ) -> Tensor:
     """Return the step that minimises the objective along d, [K]: Newton's method on the piecewise
     linear derivative.
@@ -217,7 +240,7 @@ def line_search(
     step = torch.ones_like(wd)
     low = torch.zeros_like(wd)
     high = torch.full_like(wd, torch.inf)
-    for _ in range(_LINE_STEPS):
+    for _ in range(steps):
         at = margin + step * along
         active = (t * at < 1).double()
         slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)

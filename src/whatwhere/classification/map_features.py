@@ -18,8 +18,6 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "MapFeatures") from None
 
-BATCH = 32  # pictures that the callable gets at a time
-
 
 class MapFeatures(TransformerMixin, BaseEstimator):
     """Rows of numbers for pictures, from the maps of a callable such as a pretrained network.
@@ -58,8 +56,9 @@ class MapFeatures(TransformerMixin, BaseEstimator):
         self.fit(X)
         images = X if isinstance(X, Images) else load(X)
         rows = []
-        for start in range(0, len(images), BATCH):
-            maps = feature_maps(self.features, images[start : start + BATCH])
+        batch = 32  # pictures that the callable gets at a time
+        for start in range(0, len(images), batch):
+            maps = feature_maps(self.features, images[start : start + batch])
             means = [F.adaptive_avg_pool2d(one, self.cells).flatten(1) for one in maps]
             rows.append(torch.cat([F.normalize(values, dim=1) for values in means], 1))
         return torch.cat(rows).numpy()

@@ -28,16 +28,33 @@ from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 
-_ELASTIC_GRID = (
-    4  # control points of the elastic part along each side; between them it is a smooth curve
-)
-BATCH = 4096  # rows that are dense at a time
-RANK = 400  # columns of the result, fewer where descriptors or images are fewer
-SHARE = 1.0  # every direction has at least this share of the mean variance under distortions
-# directions that distortions move most, each with its own variance; the others share the mean
-DIRECTIONS = 256
-IMAGES = 10_000  # images that the metric is learned from, at most
 TINY = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True)
+class MetricSettings:
+    """How a metric is learned.
+
+    rank        columns of the result, at most; fewer where descriptors or images are fewer
+    share       the smallest variance of a direction, as a share of the mean variance under
+                distortions
+    directions  that distortions move most, each with its own variance; the others share the mean
+    images      that the metric is learned from, at most, spread evenly over all
+    batch       images at a time
+    """
+
+    rank: int = 400
+    share: float = 1.0
+    directions: int = 256
+    images: int = 10_000
+    batch: int = 500
+
+    def covariances(self) -> "tuple[Covariance, Covariance]":
+        """Return the empty covariances of distortions and of descriptors."""
+        return Covariance(self.directions), Covariance(2 * max(self.rank, self.directions))
+
+
+_SETTINGS = MetricSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +88,9 @@ class Metric:
         # so that a row does not depend on those next to it
         mean = self.mean.double()
         matrix = self.matrix.double()
-        for start in range(0, x.shape[0], BATCH):
-            rows = x[start : start + BATCH]
+        batch = 4096  # rows that are dense at a time
+        for start in range(0, x.shape[0], batch):
+            rows = x[start : start + batch]
             dense = torch.as_tensor(rows).to(mean)
             parts.append(unit_length((dense - mean) @ matrix.T).to(self.mean))
         return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
@@ -144,9 +162,7 @@ def fit_metric(
     how: Distortions | None = None,
     *,
     described: Matrix | None = None,
-    rank: int = RANK,
-    share: float = SHARE,
-    batch_size: int = 500,
+    settings: MetricSettings = _SETTINGS,
     progress: Callable[[int], object] = lambda images: None,
 ) -> Metric:
     """Learn the metric of images and their distorted copies, batch by batch.
@@ -156,13 +172,10 @@ def fit_metric(
                 spaced part of them
     how         how images are distorted
     described   the descriptors of the images, [N, D], if they are known already; None computes them
-    rank        columns of the result, at most
-    share       the smallest variance of a direction, as a share of the mean variance under
-                distortions
     progress    called after every batch with the number of images in it
 
     >>> images = ww.data.load("digits")[:40]
-    >>> metric = fit_metric(lambda v: v.flatten(1), images, Distortions(rotation=20), rank=9)
+    >>> metric = fit_metric(lambda v: v.flatten(1), images, settings=MetricSettings(rank=9))
     >>> metric(images.flatten(1)).shape
     torch.Size([40, 9])
     """
@@ -174,12 +187,12 @@ def fit_metric(
             f"Got {plural(described.shape[0], 'descriptor')} of {plural(len(images), 'image')};"
             " expected one for each."
         )
-    used = torch.linspace(0, len(images) - 1, min(len(images), IMAGES), dtype=torch.float64).long()
+    count = min(len(images), settings.images)
+    used = torch.linspace(0, len(images) - 1, count, dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
-    within = Covariance(DIRECTIONS)
-    total = Covariance(2 * max(rank, DIRECTIONS))
+    within, total = settings.covariances()
     mean = None
-    for rows in used.split(batch_size):
+    for rows in used.split(settings.batch):
         v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
         # an unknown pixel would spread in the copies
         known = v.nan_to_num(0)
@@ -195,7 +208,7 @@ def fit_metric(
         mean = x.sum(0) if mean is None else mean + x.sum(0)
         progress(len(x))
     assert mean is not None
-    return metric_of(within, total, mean / len(used), how, rank, share)
+    return metric_of(within, total, mean / len(used), how, settings)
 
 
 def learn_metric(
@@ -219,12 +232,11 @@ def metric_of(
     total: Covariance,
     mean: Tensor,
     how: Distortions,
-    rank: int = RANK,
-    share: float = SHARE,
+    settings: MetricSettings = _SETTINGS,
 ) -> Metric:
     """Return the metric of the covariance of distortions and of the second moments of the
     descriptors."""
-    whiten = whitening_of(within, share)
+    whiten = whitening_of(within, settings.share)
     data = whiten(total.rows())
     centre = whiten(mean[None])
     # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows, of which Q is a
@@ -233,7 +245,7 @@ def metric_of(
     inside = data.double() @ Q
     middle = centre.double() @ Q
     variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
-    rank = min(rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
+    rank = min(settings.rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
     variances = variances[-rank:].flip(0)
     vectors = vectors[:, -rank:].flip(1)
     matrix = whiten((Q @ vectors).T.to(mean))
@@ -291,7 +303,8 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     grid = F.affine_grid(
         torch.cat([moves, shift[:, :, None]], 2), list(images.shape), align_corners=False
     )
-    bend = draw(2 * how.elastic, 2, _ELASTIC_GRID, _ELASTIC_GRID)
+    points = 4  # along each side; between them the elastic part is a smooth curve
+    bend = draw(2 * how.elastic, 2, points, points)
     if how.elastic:
         smooth = F.interpolate(bend, (height, width), mode="bicubic", align_corners=True)
         grid = grid + smooth.permute(0, 2, 3, 1)

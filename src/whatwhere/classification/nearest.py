@@ -5,8 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_FAR = 1e15  # values of rows whose squared distances need float64
-
 
 class Nearest(NamedTuple):
     """The nearest rows of each of n queries, nearest first.
@@ -45,7 +43,7 @@ def nearest_of_all(
 def _nearest_of_block(
     queries: Tensor, rows: Tensor, squares: Tensor, count: int, distances: int
 ) -> Nearest:
-    if len(queries) and float(queries.abs().max()) > _FAR:
+    if len(queries) and float(queries.abs().max()) > 1e15:
         # the squares of such rows are beyond the range of float32
         all_squares = torch.cdist(queries.double(), rows.double()).square()
         nearest = all_squares.topk(count, dim=1, largest=False)

@@ -10,10 +10,6 @@ from whatwhere.classification.cell_index import CellIndex, CellSettings
 from whatwhere.classification.nearest import Nearest, nearest_of_all
 from whatwhere.progress import no_op
 
-_DISTANCES = 1 << 26
-_NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
-_BLOCK = 1 << 24  # numbers that are computed in float64 at a time
-
 
 class Neighbours:
     """Finds the nearest of some rows [N, D], which are kept as float32 on a device.
@@ -28,7 +24,7 @@ class Neighbours:
         device: torch.device | str = "cpu",
         *,
         cells: CellSettings | None = None,
-        distances: int = _DISTANCES,
+        distances: int = 1 << 26,
     ) -> None:
         self.distances = distances
         self.mean = _mean(rows)
@@ -61,7 +57,7 @@ class Neighbours:
 
     def centred(self, rows: Tensor) -> Tensor:
         """Rows less the mean of the known rows."""
-        blocks = rows.split(max(1, _BLOCK // max(1, rows.shape[1])))
+        blocks = _blocks(rows)
         mean = self.mean.to(rows.device)
         result = torch.empty(rows.shape, dtype=torch.float32, device=self.device)
         place = 0
@@ -81,16 +77,22 @@ class Neighbours:
         return nearest
 
 
+def _blocks(rows: Tensor) -> tuple[Tensor, ...]:
+    """Return the rows in blocks of so few numbers that they may be float64."""
+    numbers = 1 << 24
+    return rows.split(max(1, numbers // max(1, rows.shape[1])))
+
+
 def _mean(rows: Tensor) -> Tensor:
     """Return the mean of rows [1, D], in float64, without such a copy of all of them."""
-    blocks = rows.split(max(1, _BLOCK // max(1, rows.shape[1])))
-    sums = [block.sum(0, keepdim=True, dtype=torch.float64) for block in blocks]
+    sums = [block.sum(0, keepdim=True, dtype=torch.float64) for block in _blocks(rows)]
     return torch.stack(sums).sum(0) / len(rows)
 
 
 def neighbour_weights(squares: Tensor) -> Tensor:
     """Weights of neighbours from squared distances [n, k], nearest first:  exp(-4 d² / d_k²); 1
     where all are equal."""
+    narrowing = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
     farthest = squares[:, -1:]
     scaled = squares / farthest.clamp(min=torch.finfo(squares.dtype).tiny)
-    return torch.where(farthest > 0, (-_NARROWING * scaled).exp(), 1.0)
+    return torch.where(farthest > 0, (-narrowing * scaled).exp(), 1.0)

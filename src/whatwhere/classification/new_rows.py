@@ -1,5 +1,6 @@
 """Classes of new rows, from those of rows that are known."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -9,10 +10,19 @@ from torch import Tensor
 from whatwhere.classification.calibration import mix_isolated, usual_distance
 from whatwhere.classification.nearest import Nearest
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.classification.ridge import SMALLEST, ridge_weights
+from whatwhere.classification.ridge import positive, ridge_weights
 
-RIDGE = 0.1  # penalty, as a share of the mean variance of a column
-SAMPLE = 1000  # known rows on which the sharpness is chosen
+
+@dataclass(frozen=True)
+class NewRowSettings:
+    """How new rows get their classes.
+
+    penalty  of the regression, as a share of the mean variance of a column
+    sample   known rows on which the sharpness is chosen
+    """
+
+    penalty: float = 0.1
+    sample: int = 1000
 
 
 class NewRows:
@@ -30,7 +40,14 @@ class NewRows:
     count          number of neighbours
     """
 
-    def __init__(self, neighbours: Neighbours, probabilities: Tensor, count: int) -> None:
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        probabilities: Tensor,
+        count: int,
+        how: NewRowSettings | None = None,
+    ) -> None:
+        self.how = how or NewRowSettings()
         self.neighbours = neighbours
         self.count = min(count, len(neighbours.rows))
         self.probabilities = probabilities.to(neighbours.device).double()
@@ -45,7 +62,7 @@ class NewRows:
         weights = neighbour_weights(nearest.squares.double())
         total = weights.sum(1, keepdim=True)
         mean = (weights[:, :, None] * self.probabilities[nearest.rows]).sum(1) / total
-        deviation = self.probabilities.std(correction=0).clamp(min=SMALLEST)
+        deviation = positive(self.probabilities.std(correction=0))
         linear = centred @ self.regression
         if not linear.isfinite().all():  # of rows that are very far away
             linear = centred.double() @ self.regression.double()
@@ -56,15 +73,17 @@ class NewRows:
         """Weights [d, K] of the linear score, scaled."""
         classes = F.one_hot(self.probabilities.argmax(1), self.probabilities.shape[1]).double()
         rows = self.neighbours.rows
-        penalty = RIDGE * self.neighbours.squares.sum(dtype=torch.float64) / rows.shape[1]
+        penalty = (
+            self.how.penalty * self.neighbours.squares.sum(dtype=torch.float64) / rows.shape[1]
+        )
         weights = ridge_weights(rows, classes - classes.mean(0), penalty)
-        return weights / (rows @ weights).std(correction=0).clamp(min=SMALLEST)
+        return weights / positive((rows @ weights).std(correction=0))
 
     @cached_property
     def sample(self) -> Tensor:
         """Numbers of some known rows, at even distances."""
         count = len(self.neighbours.rows)
-        places = torch.linspace(0, count - 1, min(count, SAMPLE), dtype=torch.float64)
+        places = torch.linspace(0, count - 1, min(count, self.how.sample), dtype=torch.float64)
         return places.long().to(self.neighbours.device)
 
     @cached_property

@@ -16,6 +16,8 @@ of digits and clothes: benchmarks/labels/one_rule.py; with many labels in a smal
 surfaces and blood cells).
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,13 +31,39 @@ from whatwhere.classification.neighbour_graph import (
 )
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 
-TAU = 3e-3
-TOLERANCE = 1e-6  # of conjugate gradients
-STEPS = 2000
-ROUNDS = 5  # of the regions
-WALK = 6  # steps of a walk in each round
-SLACK = 1.3  # by how much a share of rows may differ from a class's prior
-_BALANCE_STEPS = 100
+
+@dataclass(frozen=True)
+class PoissonSettings:
+    """How the potentials are solved for.
+
+    tau        the smallest τ: walks of 1/τ steps, about 330
+    tolerance  of the residual of conjugate gradients, relative to F
+    steps      of conjugate gradients, at most
+    """
+
+    tau: float = 3e-3
+    tolerance: float = 1e-6
+    steps: int = 2000
+
+
+@dataclass(frozen=True)
+class RegionSettings:
+    """How regions grow to the shares of the classes.
+
+    rounds   times that every row takes the class that most of its walks end in
+    walk     steps of a walk in each round
+    slack    factor by which a share of rows may differ from that of its class
+    balance  steps of the search for numbers that bound the shares
+    """
+
+    rounds: int = 5
+    walk: int = 6
+    slack: float = 1.3
+    balance: int = 100
+
+
+POISSON = PoissonSettings()
+_REGIONS = RegionSettings()
 
 
 def poisson_learning(
@@ -43,7 +71,7 @@ def poisson_learning(
     rows: Tensor,
     labels: Tensor,
     shares: Tensor,
-    tolerance: float = TOLERANCE,
+    tolerance: float = POISSON.tolerance,
     tau: float | None = None,
 ) -> Tensor:
     """Return the potentials [N, K] of classes.
@@ -62,7 +90,7 @@ def poisson_learning(
 def tau_for(labels: int, rows: int) -> float:
     """τ for a number of labels: walks need not go farther than to the next label, which is about
     as many steps away as there are rows for each label."""
-    return max(TAU, labels / rows)
+    return max(POISSON.tau, labels / rows)
 
 
 def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
@@ -80,7 +108,7 @@ def source_strengths(labels: Tensor, shares: Tensor) -> Tensor:
 
 
 def solve_poisson(
-    graph: Tensor, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
+    graph: Tensor, source: Tensor, tolerance: float = POISSON.tolerance, tau: float | None = None
 ) -> Tensor:
     """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients."""
     return PoissonSystem(graph).solve(source, tolerance, tau)
@@ -101,14 +129,17 @@ class PoissonSystem:
         self.scaled = reordered(scaled_graph(graph, 1 / root), self.order)
 
     def solve(
-        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | Tensor | None = None
+        self,
+        source: Tensor,
+        tolerance: float = POISSON.tolerance,
+        tau: float | Tensor | None = None,
     ) -> Tensor:
         """u [N, K] for every column of F [N, K], in the precision of F.
 
         tau  one for all columns, or one for each, [K]
         """
         product = product_of(self.scaled.to(source.dtype))
-        kept = 1 + (TAU if tau is None else tau)
+        kept = 1 + (POISSON.tau if tau is None else tau)
 
         def system(v: Tensor) -> Tensor:
             return kept * v - product(v)
@@ -116,19 +147,25 @@ class PoissonSystem:
         root = self.root.to(source.dtype)
         right = source[self.order] / root
         start = torch.zeros_like(right)
-        u = conjugate_gradient(system, right, start, STEPS, dim=0, tolerance=tolerance)
+        u = conjugate_gradient(system, right, start, POISSON.steps, dim=0, tolerance=tolerance)
         return (u / root)[self.place]
 
 
 def grow_regions(
-    graph: Tensor, parts: Tensor, u: Tensor, rows: Tensor, labels: Tensor, shares: Tensor
+    graph: Tensor,
+    parts: Tensor,
+    u: Tensor,
+    rows: Tensor,
+    labels: Tensor,
+    shares: Tensor,
+    how: RegionSettings = _REGIONS,
 ) -> Tensor:
     """Return how many of the walks of a few steps that start at a row end in the regions of the
     classes, [N, K].
 
     Every row takes the class that most of its walks end in, a few times over, so that borders of
     regions move to where neighbours are few (threshold dynamics: the second half of PoissonMBO).
-    The number of rows of every class stays within a factor of `SLACK` of its share [K]: without
+    The number of rows of every class stays within a factor of `how.slack` of its share [K]: without
     this bound one class can swallow all others. Rows in `parts` of the graph without a label belong
     to no region.
     """
@@ -138,25 +175,25 @@ def grow_regions(
     given = F.one_hot(labels, classes).to(u.dtype)
     reached = torch.isin(parts, parts[rows])
     scores = u / u.std().clamp(min=1e-300)
-    for _ in range(ROUNDS):
-        region = (scores + share_offsets(scores[reached], shares)).argmax(1)
+    for _ in range(how.rounds):
+        region = (scores + share_offsets(scores[reached], shares, how)).argmax(1)
         walks = F.one_hot(region, classes).to(u.dtype) * reached[:, None]
         walks[rows] = given
-        for _ in range(WALK):
+        for _ in range(how.walk):
             walks = product(walks) / degree
         scores = walks
     return scores
 
 
-def share_offsets(scores: Tensor, shares: Tensor) -> Tensor:
+def share_offsets(scores: Tensor, shares: Tensor, how: RegionSettings = _REGIONS) -> Tensor:
     """Numbers [K] to add to the scores [N, K] so that no class has far too many or too few of the
     largest ones."""
     offsets = scores.new_zeros(scores.shape[1])
     step = 0.5 * float(scores.std())
-    for _ in range(_BALANCE_STEPS):
+    for _ in range(how.balance):
         counts = (scores + offsets).argmax(1).bincount(minlength=len(shares)) / len(scores)
         ratio = (counts / shares.clamp(min=1e-12)).clamp(min=1 / 8, max=8).log()
-        limit = torch.tensor(SLACK).log().to(ratio)
+        limit = torch.tensor(how.slack).log().to(ratio)
         beyond = ratio - ratio.clamp(-limit, limit)
         beyond = beyond.where(shares > 0, 0.0)
         if not bool(beyond.any()):

@@ -8,6 +8,7 @@ class (benchmarks/labels/any_folder.py).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +16,24 @@ from torch import Tensor
 
 from whatwhere.classification.calibration import Fold
 
-SMALLEST = 1e-30
-_BLOCK = 1 << 16  # rows that are computed in float64 at a time
-PENALTY = 0.3  # penalty, as a share of the mean squared length of the labelled rows
-WEIGHT = 3.0  # weight of the regression next to the scores of the graph, with many labels
-HALF = 10  # labels of a class at which the regression has half of this weight
+
+@dataclass(frozen=True)
+class RegressionSettings:
+    """How labels help the graph by a regression.
+
+    penalty  as a share of the mean squared length of the labelled rows
+    weight   of the regression next to the scores of the graph, with many labels
+    half     labels of a class at which the regression has half of this weight
+    """
+
+    penalty: float = 0.3
+    weight: float = 3.0
+    half: int = 10
+
+
+def positive(values: Tensor) -> Tensor:
+    """Return values of at least 1e-30, to divide by or to solve with where all rows are equal."""
+    return values.clamp(min=1e-30)
 
 
 def ridge_weights(rows: Tensor, targets: Tensor, penalty: Tensor) -> Tensor:
@@ -27,10 +41,11 @@ def ridge_weights(rows: Tensor, targets: Tensor, penalty: Tensor) -> Tensor:
     few_rows = len(rows) < rows.shape[1]  # the smaller of two equivalent systems
     gram = (rows @ rows.T if few_rows else rows.T @ rows).double()
     diagonal = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    system = gram + penalty.clamp(min=SMALLEST) * diagonal
+    system = gram + positive(penalty) * diagonal
     if few_rows:
         return (rows.T.double() @ torch.linalg.solve(system, targets)).float()
-    blocks = zip(rows.split(_BLOCK), targets.split(_BLOCK), strict=True)
+    block_rows = 1 << 16  # that are float64 at a time
+    blocks = zip(rows.split(block_rows), targets.split(block_rows), strict=True)
     right = sum((block.T.double() @ part for block, part in blocks), targets.new_zeros(()))
     solution: Tensor = torch.linalg.solve(system, right)
     return solution.float()
@@ -44,10 +59,13 @@ class LabelRegression:
     classes  number of classes, K
     """
 
-    def __init__(self, rows: Tensor, labels: int, classes: int) -> None:
+    def __init__(
+        self, rows: Tensor, labels: int, classes: int, how: RegressionSettings | None = None
+    ) -> None:
+        self.how = how or RegressionSettings()
         self.rows = rows
         self.classes = classes
-        self.weight = WEIGHT * labels / (labels + HALF * classes)
+        self.weight = self.how.weight * labels / (labels + self.how.half * classes)
 
     def scores(self, labelled: Tensor, labels: Tensor, rows: Tensor | None = None) -> Tensor:
         """Scores [n, K] of some rows [n], or of all.
@@ -60,7 +78,7 @@ class LabelRegression:
         known = known - centre
         targets = F.one_hot(labels, self.classes).double()
         share = targets.mean(0)
-        penalty = PENALTY * known.square().sum() / len(known)
+        penalty = self.how.penalty * known.square().sum() / len(known)
         weights = ridge_weights(known, targets - share, penalty)
         asked = self.rows if rows is None else self.rows[rows]
         # no centred copy of all rows

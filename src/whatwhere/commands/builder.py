@@ -119,7 +119,7 @@ class Setting:
         return "" if self.default in (None, ()) else value_in_words(self.default)
 
 
-def _value_types(hint: Any) -> list[Any]:
+def _value_types(hint: object) -> list[Any]:
     """Return the types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]

@@ -5,6 +5,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -413,15 +414,62 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
             yield Picture(file, page, (C, H, W), pixels.dtype, stamp, largest, place, pages)
 
 
+class _KeptOpen:
+    """Files that stay open: the picture of each, decoded, and the state of the file.
+
+    most  number of files
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._files: dict[Path, tuple[FileStamp, _Opened]] = {}
+
+    def get(self, file: Path) -> "_Opened | None":
+        """Return the picture of a file that has not changed; None if it is not kept."""
+        stamp, picture = self._files.get(file, (None, None))
+        return picture if stamp == FileStamp.of(os.stat(file)) else None
+
+    def keep(self, file: Path, picture: "_Opened") -> None:
+        """Keep a picture of one page, which Pillow decodes once: it needs its file no more."""
+        if isinstance(picture, _ChannelTiff | DeepPng):
+            return
+        with untrusted():
+            if getattr(picture, "n_frames", 1) > 1:
+                return
+            picture.load()
+        self._files[file] = (FileStamp.of(os.stat(file)), picture)
+        if len(self._files) > self._most:
+            del self._files[next(iter(self._files))]
+
+
+_KEPT_OPEN: ContextVar[_KeptOpen | None] = ContextVar("_KEPT_OPEN", default=None)
+
+
+@contextmanager
+def kept_open(most: int = 2) -> Iterator[None]:
+    """Decode a file of one page once, however often it is read within this block.
+
+    most  number of files that are kept in memory: a picture and its mask
+    """
+    token = _KEPT_OPEN.set(_KeptOpen(most))
+    try:
+        yield
+    finally:
+        _KEPT_OPEN.reset(token)
+
+
 @contextmanager
 def _open(file: Path) -> Iterator["_Opened"]:
     """Open a picture; any problem with its file raises an ImageError that names it."""
-    with (
-        readable(file, "picture", REMEDY, ImageError),
-        open_regular(file) as stream,
-        open_picture(stream, str(file)) as picture,
-    ):
-        yield picture
+    kept = _KEPT_OPEN.get()
+    with readable(file, "picture", REMEDY, ImageError):
+        if kept is not None and (picture := kept.get(file)) is not None:
+            yield picture
+            return
+        with open_regular(file) as stream, open_picture(stream, str(file)) as picture:
+            yield picture
+            if kept is not None:
+                kept.keep(file, picture)
 
 
 def _check_pillow() -> None:

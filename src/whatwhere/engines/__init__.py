@@ -19,7 +19,7 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
 
 
 def get_engine(name: str) -> Engine:
-    """The engine of this name."""
+    """Return the engine of this name."""
     if name not in ENGINES:
         raise EngineError(
             f"Unknown engine {name!r}. Expected 'auto' or one of {', '.join(ENGINES)}."
@@ -28,7 +28,7 @@ def get_engine(name: str) -> Engine:
 
 
 def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
-    """The engine of this name, or with 'auto' the fastest that supports the problem.
+    """Return the engine of this name, or with 'auto' the fastest that supports the problem.
 
     A name of an engine that does not support the problem raises an EngineError with the reason. If
     only the reference is left for 'auto', a SlowEngineWarning says why. If `images` is given,

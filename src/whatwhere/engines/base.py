@@ -45,12 +45,12 @@ class Engine(Protocol):
         ...
 
     def filter_map(self, problem: Problem, k: int) -> LinearMap:
-        """The linear map from the filters of layer k to the reconstruction, which learning
+        """Return the linear map from the filters of layer k to the reconstruction, which learning
         inverts."""
         ...
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Why this engine does not support the problem; None if it does."""
+        """Return why this engine does not support the problem; None if it does."""
         ...
 
 

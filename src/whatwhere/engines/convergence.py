@@ -98,7 +98,8 @@ def _to_the_gap(problem: Problem, solution: Solution) -> Solution:
 
 
 def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:
-    """The settings of each block of steps; without a tolerance or a gap all steps are one block."""
+    """Yield the settings of each block of steps; without a tolerance or a gap all steps are one
+    block."""
     if not _is_iterated(spec):
         yield spec
         return
@@ -108,17 +109,17 @@ def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:
 
 
 def _is_iterated(spec: InferenceSpec) -> bool:
-    """Whether images stop as they finish."""
+    """Tell whether images stop as they finish."""
     return (spec.tolerance > 0 or spec.gap > 0) and spec.schedule is None
 
 
 def block_lengths(steps: int) -> list[int]:
-    """The lengths of the blocks of this many steps; the last one holds the rest."""
+    """Return the lengths of the blocks of this many steps; the last one holds the rest."""
     return [min(BLOCK, steps - begin) for begin in range(0, steps, BLOCK)] or [0]
 
 
 def append(stats: Stats, block: Stats, active: Tensor) -> Stats:
-    """The statistics of all images, continued by a block of the active ones."""
+    """Return the statistics of all images, continued by a block of the active ones."""
     T, B = len(stats.step), len(block.step)
     longer = stats.padded(T + B)
     for name in ("reconstruction", "penalty", "nonzeros"):

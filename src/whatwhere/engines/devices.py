@@ -8,7 +8,7 @@ from whatwhere.errors import SpecError
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
-    """The requested device; 'auto' is a GPU if there is one and the engine can use it.
+    """Return the requested device; 'auto' is a GPU if there is one and the engine can use it.
 
     'auto' and 'cuda' give each process that torchrun starts on a machine a separate GPU.
     """
@@ -29,8 +29,8 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
 
 
 def local_gpu() -> int:
-    """The number of this process's GPU, which is the number of the process on its machine, as
-    torchrun sets it."""
+    """Return the number of this process's GPU, which is the number of the process on its machine,
+    as torchrun sets it."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     if rank == 0:
         return 0

@@ -72,7 +72,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(spec: "DataclassInstance", path: str = "", name: str = "") -> Iterator[Setting]:
-    """Every setting of a spec, and then those below it."""
+    """Yield every setting of a spec, and then those below it."""
     for f in fields(spec):
         if not f.init:  # the `kind` of a choice, which its type already says
             continue
@@ -80,7 +80,7 @@ def settings_of(spec: "DataclassInstance", path: str = "", name: str = "") -> It
 
 
 def default_of(f: Field[object]) -> object:
-    """The default of a setting."""
+    """Return the default of a setting."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
@@ -96,14 +96,15 @@ class Support:
     model: Mapping[str, Values]
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """The first setting of a problem that is not declared; None if all are. Layers above the
-        phase do not count."""
+        """Return the first setting of a problem that is not declared; None if all are. Layers above
+        the phase do not count."""
         return self.unsupported_setting(problem.spec, problem.model.spec, problem.phase.layer)
 
     def unsupported_setting(
         self, inference: InferenceSpec, model: ModelSpec, layers: int | None = None
     ) -> str | None:
-        """The same for settings without a problem, in the first `layers` layers or in all."""
+        """Return the same for settings without a problem, in the first `layers` layers or in
+        all."""
         return _reason(self, inference, model, layers)
 
 
@@ -121,8 +122,8 @@ def _reason(
 def _undeclared(
     declared: Mapping[str, Values], spec: Any, path: str, name: str, items: int | None = None
 ) -> Iterator[str]:
-    """The settings of a spec that a declaration does not support, in words; of lists of specs, only
-    the first `items` count."""
+    """Yield the settings of a spec that a declaration does not support, in words; of lists of
+    specs, only the first `items` count."""
     for setting in settings_of(spec, path, name):
         value = setting.value
         values = declared.get(setting.path)
@@ -139,14 +140,14 @@ def _undeclared(
 
 
 def _has_parts(value: object) -> bool:
-    """Whether a value has settings of its own: a spec, or a list of specs."""
+    """Tell whether a value has settings of its own: a spec, or a list of specs."""
     return is_dataclass(value) or (
         isinstance(value, tuple) and len(value) > 0 and is_dataclass(value[0])
     )
 
 
 def _below(declared: Mapping[str, Values], setting: Setting, items: int | None) -> Iterator[str]:
-    """The settings below one that a declaration does not support, in words."""
+    """Yield the settings below one that a declaration does not support, in words."""
     if not _has_parts(setting.value):
         return
     if not isinstance(setting.value, tuple):

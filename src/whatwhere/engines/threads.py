@@ -26,7 +26,7 @@ CHUNK = 8  # images that a thread takes at a time, at most
 
 @contextmanager
 def workers() -> Iterator[Map]:
-    """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
+    """Yield a `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
 
     Within it, PyTorch computes a picture in one thread, so that results do not depend on the number
     of threads.
@@ -85,8 +85,8 @@ def solver_pool() -> ThreadPoolExecutor:
 
 
 def chunks(first: int, last: int) -> list[slice]:
-    """The images from `first` to `last` in pieces of at most CHUNK, the same number of pieces for
-    every thread."""
+    """Return the images from `first` to `last` in pieces of at most CHUNK, the same number of
+    pieces for every thread."""
     images, threads = last - first, torch.get_num_threads()
     count = -(-images // (CHUNK * threads)) * threads
     cuts = [first + images * i // count for i in range(count + 1)] if images else []

@@ -216,7 +216,10 @@ def restore(
     if paths.is_recording:
         restore_recording(task, model, paths, overwrite, execution, quiet)
         return []
-    return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+    from whatwhere.data.pictures import kept_open
+
+    with kept_open():
+        return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
 
 
 def restore_pictures(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch import Tensor
 from whatwhere.data import Images
 from whatwhere.data.images import brightest_of
 from whatwhere.errors import ImageError, printable
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowPicture
 
 _LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
 
@@ -46,7 +49,7 @@ def step_of(images: Images) -> float | None:
     return images.white / (images.brightest or brightest_of(dtype))
 
 
-def open_form(given: Any) -> Form:
+def open_form(given: object) -> Form:
     """Return a picture, or pictures, as floats [N, C, H, W].
 
     given  the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3],
@@ -76,7 +79,7 @@ def open_form(given: Any) -> Form:
     )
 
 
-def is_pillow(given: Any) -> bool:
+def is_pillow(given: object) -> "TypeGuard[PillowPicture]":
     """Whether this is a Pillow picture."""
     return type(given).__module__.startswith("PIL.")
 
@@ -96,7 +99,7 @@ def _open_file(path: "str | PathLike[str]") -> Form:
     return open_form(pixels[0] if len(pixels) == 1 else pixels)
 
 
-def _open_pillow(picture: Any) -> Form:
+def _open_pillow(picture: "PillowPicture") -> Form:
     """A Pillow picture, whose result is one of the same mode."""
     from PIL import Image
 

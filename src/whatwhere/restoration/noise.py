@@ -9,9 +9,9 @@ noise apply (Mäkitalo and Foi 2013).
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -76,6 +76,13 @@ class NoiseEstimate:
     def variance_at(self, brightness: float) -> float:
         """Return the variance of the noise of a pixel of this expected brightness."""
         return max(0.0, self.gain * (brightness - self.offset) + self.sigma**2)
+
+    def averaged(self, deviation: float) -> "NoiseEstimate":
+        """Return the noise of a mean of frames whose standard deviation is this share of a
+        frame's."""
+        rows = tuple(tuple(deviation**2 * v for v in row) for row in self.covariance)
+        gain, sigma = deviation**2 * self.gain, deviation * self.sigma
+        return replace(self, gain=gain, sigma=sigma, covariance=rows)
 
     def stabilise(self, images: Tensor) -> Tensor:
         """Return images whose noise has a standard deviation of 1."""
@@ -142,7 +149,7 @@ Noise = float | str | tuple[float, ...] | NoiseEstimate | None
 """Noise as a user gives it; None: it is estimated."""
 
 
-def read_noise(noise: Any) -> NoiseEstimate | str | None:
+def read_noise(noise: object) -> NoiseEstimate | str | None:
     """Return noise that a user gave as a value, "poisson" or None; raise a SpecError for an invalid
     one."""
     if noise is None or noise == "poisson" or isinstance(noise, NoiseEstimate):
@@ -210,14 +217,15 @@ def counts_noise(images: Tensor, step: float | None = None) -> NoiseEstimate:
     return NoiseEstimate(gain=smallest)
 
 
-def is_level(noise: Any) -> bool:
+def is_level(noise: object) -> TypeGuard[float]:
     """Whether this is a standard deviation."""
     return _is_number(noise) and noise >= 0
 
 
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and -sys.float_info.max <= value <= sys.float_info.max
+def _is_number(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 NO_NOISE = NoiseEstimate()

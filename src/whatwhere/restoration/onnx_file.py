@@ -6,7 +6,8 @@ may have any size.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -19,26 +20,29 @@ from whatwhere.restoration.settings import RestorationSpec
 if TYPE_CHECKING:
     from os import PathLike
 
+    from numpy.typing import ArrayLike
+    from onnx import NodeProto, TensorProto
+
 _OPSET = 17  # of ONNX, the first with all operators in browsers, too
 
 
 class _Graph:
     """Nodes and constants of a graph, as they are added."""
 
-    def __init__(self, helper: Any, numpy_helper: Any) -> None:
+    def __init__(self, helper: ModuleType, numpy_helper: ModuleType) -> None:
         self._helper = helper
         self._numpy_helper = numpy_helper
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
 
-    def constant(self, values: Any, dtype: type = np.float32) -> str:
+    def constant(self, values: "ArrayLike", dtype: type = np.float32) -> str:
         """Add numbers; return their name."""
         name = f"c{len(self.constants)}"
         array: np.ndarray = np.ascontiguousarray(np.asarray(values, dtype))
         self.constants.append(self._numpy_helper.from_array(array, name))
         return name
 
-    def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+    def add(self, kind: str, *inputs: str, name: str = "", **attributes: object) -> str:
         """Add a node; return the name of its output."""
         output = name or f"n{len(self.nodes)}"
         self.nodes.append(self._helper.make_node(kind, list(inputs), [output], **attributes))

@@ -4,7 +4,7 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from whatwhere.data.pictures import (
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
+    FileFields,
     claim,
     disk_errors,
     file_checksum,
@@ -62,7 +63,7 @@ is made."""
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 REMEDY = "free some disk space, or choose another folder"
-SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
+SAVED_AS: dict[str, dict[str, object]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Task:
 class Job:
     """One picture to restore.
 
+    images   the pages, which are decoded when they are restored
+    masks    their unknown pixels; None for `denoise`
     pixels   the amount of work, for progress
     folder   folder of results, which has a record of them; None for a picture at a place of its own
     sources  checksums of the files that the result is made of
@@ -91,6 +94,8 @@ class Job:
     source: Path
     mask: str | None
     out: Path
+    images: Images = field(repr=False)
+    masks: Images | None = field(repr=False)
     pixels: int
     folder: Path | None = None
     sources: str = ""
@@ -229,7 +234,7 @@ def restore_picture(
 
     Returns the noise of every page whose noise was estimated.
     """
-    images, masks = _load(job.source, job.mask)
+    images, masks = job.images, job.masks
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
     estimates = []
@@ -366,7 +371,8 @@ def _job(
             " white where pixels are known."
         )
     passes = 1 if masks is None else rounds
-    return Job(source, mask, out, math.prod((len(images), *images.shape, passes)))
+    pixels = math.prod((len(images), *images.shape, passes))
+    return Job(source, mask, out, images, masks, pixels)
 
 
 def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
@@ -449,20 +455,20 @@ def _checksums(job: Job) -> str:
     return " ".join(map(file_checksum, files))
 
 
-def _write_record(out: Path, record: dict[str, Any]) -> None:
+def _write_record(out: Path, record: Mapping[str, object]) -> None:
     with disk_errors(f"writing {out / RECORD}", REMEDY):
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, _RECORD_FORMAT, record)
 
 
-def _read_record(out: Path) -> dict[str, Any]:
+def _read_record(out: Path) -> FileFields:
     remedy = "choose another folder, or use --overwrite"
     kind = "record of restored pictures"
     with json_fields(out / RECORD, _RECORD_FORMAT, kind, remedy) as record:
         return record
 
 
-def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
+def _made(settings: FileFields, jobs: Sequence[Job], out: Path) -> dict[str, str]:
     """The entries of a folder's record for results that exist.
 
     Raises a RunError if some were made with other settings, with another model or from other

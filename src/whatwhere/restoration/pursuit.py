@@ -5,6 +5,7 @@ are the least-squares solution, so that they have no bias, unlike those of an â„
 Gram matrix of the atoms only products with atoms are needed (Rubinstein, Zibulevsky and Elad 2008).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ class Chosen(NamedTuple):
 
 
 @cached_jit
-def pursue_each(source: str) -> Any:
+def pursue_each(source: str) -> Callable[..., Any]:
     def pursue_each(patches: Patches, goal: float, most: int, first: int, last: int) -> None:
         """The patches from `first` to `last`."""
         source  # noqa: B018

@@ -18,7 +18,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.restoration.camera import share_without_direction
+from whatwhere.restoration.camera import share_of_camera_noise
 from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
@@ -224,16 +224,26 @@ def denoise_frame(
     if noise.is_zero:
         return frames[index : index + 1]
     scaled, factors = scale_to(frames.double(), index, noise)
-    stable = noise.stabilise(scaled)
-    merged = merge_frames(stable, index, factors, noise.correlation)
-    deviation = merged.deviation
-    low = float(deviation.median())
-    clean = _clean_stable(model, merged.mean[None], noise, low, spec, progress)
-    if float((deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
+    merged = merge_frames(scaled, index, noise, factors)
+    low = float(merged.deviation.median())
+    clean = _clean_mean(model, merged.mean, noise.averaged(low), spec, progress)
+    if float((merged.deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
         # what was seen in one frame alone has all of its noise
-        alone = _clean_stable(model, merged.mean[None], noise, 1.0, spec, None)
-        clean = clean.lerp(alone, (deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
-    return noise.restore_units(clean).to(frames)
+        alone = _clean_mean(model, merged.mean, noise, spec, None)
+        clean = clean.lerp(alone, (merged.deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
+    return clean.to(frames)
+
+
+def _clean_mean(
+    model: Denoiser | Tensor,
+    mean: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """A mean of frames [C, H, W] without its noise, as [1, C, H, W] in float64."""
+    stable = noise.stabilise(mean[None])
+    return noise.restore_units(_clean_stable(model, stable, noise, 1.0, spec, progress))
 
 
 def spread_over(count: int, most: int) -> list[int]:
@@ -279,10 +289,10 @@ def _remove_camera_noise(
     and differences of colour are given.
 
     It counts as stronger white noise: blurred noise is weaker in fine detail and stronger in coarse
-    detail than white noise of the same standard deviation. What has a direction was texture, and
-    stays.
+    detail than white noise of the same standard deviation. What looks like texture, and not like
+    noise, stays.
     """
-    levels = [spec.blurred * level for level in levels]
+    stronger = [spec.blurred * level for level in levels]
     if isinstance(model, Denoiser):
         restore = plane_restorer(model, spec, progress)
     else:
@@ -292,8 +302,9 @@ def _remove_camera_noise(
             return denoise_plane(atoms, plane, level, progress)
 
     with torch.no_grad():
-        clean = restore_colour(restore, image[0], levels)[None]
-    return image.lerp(clean, share_without_direction((image - clean)[0]))
+        clean = restore_colour(restore, image[0], stronger)[None]
+    share = share_of_camera_noise((image - clean)[0], clean[0], levels[0])
+    return image.lerp(clean, share)
 
 
 def _at_half_size(
@@ -353,7 +364,7 @@ def by_dictionary(
 
 def inpaint(
     image: PictureT,
-    mask: Any,
+    mask: object,
     model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
@@ -411,7 +422,7 @@ def inpaint(
     return result
 
 
-def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
+def _masks_of_list(images: Sequence[object], mask: object) -> Sequence[object]:
     """The mask of each picture of a list: one of a list, or the same for all."""
     if not isinstance(mask, list | tuple):
         return [mask] * len(images)
@@ -423,7 +434,7 @@ def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
     return mask
 
 
-def _open_mask(mask: Any, count: int) -> Tensor:
+def _open_mask(mask: object, count: int) -> Tensor:
     """A mask in any form as weights [N, 1 or C, H, W] of this number of pictures."""
     is_named = isinstance(mask, str | PathLike | Images) or is_pillow(mask)
     given = mask if is_named else as_weights(mask)
@@ -565,7 +576,7 @@ def as_images(
     return tensor.detach().to(model.device, model.dtype)
 
 
-def checked(values: Any, shape: str) -> Tensor:
+def checked(values: object, shape: str) -> Tensor:
     """Floats as a tensor; an ImageError for other values, or another number of axes than `shape`
     has."""
     tensor = as_tensor(values)
@@ -580,7 +591,7 @@ def checked(values: Any, shape: str) -> Tensor:
     return tensor
 
 
-def as_tensor(values: Any) -> Any:
+def as_tensor(values: object) -> object:
     """An array as a tensor; anything else as it is."""
     return (
         torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values

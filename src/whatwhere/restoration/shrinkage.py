@@ -4,6 +4,7 @@ Nine in ten features are 0 at σ = 25, so the product with B skips them: rows of
 numbers at a time, are summed in registers.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ class Codes(NamedTuple):
 
 
 @cached_jit
-def shrink_product_of(source: str) -> Any:
+def shrink_product_of(source: str) -> Callable[..., Any]:
     def shrink_product_of(codes: Codes, t: Array, B: Array, first: int, last: int) -> None:
         """The squares from `first` to `last`."""
         source  # noqa: B018

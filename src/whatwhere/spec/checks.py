@@ -22,6 +22,8 @@ from typing import (
     Any,
     Literal,
     Self,
+    TypeAlias,
+    TypeGuard,
     Union,
     cast,
     get_args,
@@ -33,6 +35,9 @@ from whatwhere.errors import SpecError, UnknownSetting, nearest_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+SpecClass: TypeAlias = Any
+"""A class of settings: a frozen dataclass, perhaps with a `kind`."""
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
 _PAIR = "a pair of numbers (height, width)"
@@ -149,11 +154,21 @@ def _without_ranges(hint: Any) -> Any:
     return get_origin(hint)[members]
 
 
-_TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
-EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+_TYPE_WORDS: dict[object, str] = {
+    bool: "true or false",
+    int: "integer",
+    float: "number",
+    str: "text",
+}
+EXPECTED: dict[object, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+}
 
 
-def values_in_words(hint: Any) -> str:
+def values_in_words(hint: object) -> str:
     """Return the values that a type takes, as a list of settings shows them: 'integer ≥ 1',
     'image|batch'."""
     if get_origin(hint) is Annotated:
@@ -193,7 +208,7 @@ def type_hints(kind: type, *, ranges: bool = False) -> dict[str, object]:
 
 
 @functools.cache
-def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
+def _cached_hints(kind: SpecClass, include_extras: bool = False) -> dict[str, object]:
     hints = get_type_hints(kind, include_extras=include_extras)
     return {f.name: hints[f.name] for f in fields(kind)}
 
@@ -248,17 +263,17 @@ def _convert_plain(value: object, members: Sequence[object], name: str) -> objec
     return convert(value, fitting[0], name)
 
 
-def is_choice(hint: object) -> bool:
+def is_choice(hint: object) -> TypeGuard[SpecClass]:
     """Tell whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
     return is_dataclass(hint) and _has_kind(hint if isinstance(hint, type) else type(hint))
 
 
 @functools.cache
-def _has_kind(spec: Any) -> bool:
+def _has_kind(spec: SpecClass) -> bool:
     return any(f.name == "kind" and not f.init for f in fields(spec))
 
 
-def _convert_choice(value: object, specs: Sequence[Any], name: str) -> object:
+def _convert_choice(value: object, specs: Sequence[SpecClass], name: str) -> object:
     """Return one of some specs: itself, its name, or a table with its name and its settings."""
     if type(value) in specs:
         return value
@@ -270,8 +285,8 @@ def _convert_choice(value: object, specs: Sequence[Any], name: str) -> object:
 
 
 def choose_kind(
-    value: str | dict[str, Any], specs: Sequence[Any], name: str, old: Any = None
-) -> tuple[Any, dict[str, Any]]:
+    value: str | dict[str, Any], specs: Sequence[SpecClass], name: str, old: SpecClass | None = None
+) -> tuple[SpecClass, dict[str, Any]]:
     """Return the spec that a table of a choice stands for, and its settings; a name alone stands
     for a table with nothing else.
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_
 from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
+    SpecClass,
     choose_kind,
     convert,
     is_choice,
@@ -248,13 +249,13 @@ def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
     return f"Got {name}.{key}; {expected}.{suggestion}"
 
 
-def _item_spec(hint: object) -> Any:
+def _item_spec(hint: object) -> SpecClass:
     """Return the spec that a tuple holds, or None."""
     item = get_args(hint)[0] if get_origin(hint) is tuple else None
     return item if is_dataclass(item) else None
 
 
-def _specs(hint: object) -> list[Any]:
+def _specs(hint: object) -> list[SpecClass]:
     """Return the specs that a setting may be: several, if it is a choice between them."""
     return [member for member in union_members(hint) if is_dataclass(member)]
 

@@ -72,7 +72,7 @@ class CPUEngine:
         return BatchSolver(problem.detach()).solve()
 
     def filter_map(self, problem: Problem, k: int) -> LinearMap:
-        """The same as `engines.reference.filter_map.FilterMap`, faster."""
+        """Return the same as `engines.reference.filter_map.FilterMap`, faster."""
         from whatwhere.engines.cpu.filters import CPUFilterMap
 
         problem.require_latents(k)
@@ -80,7 +80,7 @@ class CPUEngine:
         return CPUFilterMap(problem.detach(), k)
 
     def unrolled(self, problem: Problem, *, exact_fit: bool) -> "UnrolledSteps":
-        """The steps of a schedule, which gradients can be propagated back through.
+        """Return the steps of a schedule, which gradients can be propagated back through.
 
         exact_fit  fit the pooling variables at the start as exactly as the reference, which takes
                    longer: gradients of the pooling variables of regions without signal need it
@@ -91,7 +91,7 @@ class CPUEngine:
         return UnrolledSteps(problem, exact_fit)
 
     def unsupported_gradients(self, problem: Problem) -> str | None:
-        """Why `unrolled` does not support a problem; None if it does."""
+        """Return why `unrolled` does not support a problem; None if it does."""
         if reason := self.unsupported_reason(problem):
             return reason
         if problem.spec.schedule is None or problem.mask is not None or not problem.is_fresh:
@@ -106,15 +106,15 @@ class CPUEngine:
         return None
 
     def unsupported_filters(self, problem: Problem) -> str | None:
-        """Why this engine does not support a filter map; None if it does."""
+        """Return why this engine does not support a filter map; None if it does."""
         return self.unsupported_machine(problem) or FAST.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Why this engine does not support the problem; None if it does."""
+        """Return why this engine does not support the problem; None if it does."""
         return self.unsupported_machine(problem) or self.support.unsupported_reason(problem)
 
     def unsupported_machine(self, problem: Problem) -> str | None:
-        """Why this engine does not support the device or the numbers of a problem."""
+        """Return why this engine does not support the device or the numbers of a problem."""
         if importlib.util.find_spec("numba") is None:
             return "it needs the package numba (pip install numba)"
         model = problem.model
@@ -133,8 +133,8 @@ class GreedyEngine(CPUEngine):
     support = GREEDY
 
     def solve(self, problem: Problem) -> Solution:
-        """The codes to `tolerance`. Signals that coordinate descent does not finish within its
-        budget are solved by the engine `cpu` as well, and the lower objective counts."""
+        """Return the codes to `tolerance`. Signals that coordinate descent does not finish within
+        its budget are solved by the engine `cpu` as well, and the lower objective counts."""
         from whatwhere.engines.cpu.greedy import solve
 
         require_supported(self.name, self.unsupported_reason(problem))
@@ -157,7 +157,7 @@ class GreedyEngine(CPUEngine):
         )
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Why this engine does not support the problem; None if it does."""
+        """Return why this engine does not support the problem; None if it does."""
         layer = problem.model.spec.layers[0]
         if problem.phase.layer > 1:
             return "it needs one layer without pooling (pool_size = 1)"

@@ -341,7 +341,7 @@ def store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
 
 @inline_jit
 def if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
-    """The adjoint of what a bound has not changed; 0 elsewhere."""
+    """Return the adjoint of what a bound has not changed; 0 elsewhere."""
     return where(clamp(moved, low, high) == moved, adjoint, 0.0)
 
 
@@ -471,8 +471,8 @@ def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
 def pull_back_fit(
     memory: Array, pair: tuple[Layer, Layer], settings: Settings, scale: tuple[Array, Array]
 ) -> None:
-    """The fit of the start: add to the adjoint of the signal at z what comes through θ, and to
-    `sums` the derivatives by the scales."""
+    """Pull the fit of the start back: add to the adjoint of the signal at z what comes through θ,
+    and to `sums` the derivatives by the scales."""
     noinline()
     layer, mirror = pair
     scales, sums = scale
@@ -550,7 +550,7 @@ def correlate(memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums
 
 @jit
 def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
-    """The same over the regions where z is not 0, from maps below that fill vectors."""
+    """Do the same over the regions where z is not 0, from maps below that fill vectors."""
     noinline()
     B = layer.maps
     pooled = 1 if layer.unpooled else 2
@@ -595,7 +595,7 @@ def add_region(
     b: int,
     sums: Array,
 ) -> None:
-    """The part of one region, in one map."""
+    """Add the part of one region, in one map."""
     noinline()
     place, pitch, C = errors
     z00, z01, z10, z11 = z
@@ -613,7 +613,7 @@ def add_region(
 
 @jit
 def add_element(memory: Array, layer: Layer, errors: Errors, z: float, b: int, sums: Array) -> None:
-    """The part of one element, in one map."""
+    """Add the part of one element, in one map."""
     noinline()
     place, pitch, C = errors
     length = layer.size_x * C
@@ -629,7 +629,8 @@ def add_element(memory: Array, layer: Layer, errors: Errors, z: float, b: int, s
 
 @jit
 def correlate_channels(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
-    """The same from few channels: LANES maps at a time, the sums of TAPS columns in registers."""
+    """Do the same from few channels: LANES maps at a time, the sums of TAPS columns in
+    registers."""
     noinline()
     error, pitch, C = errors
     B = layer.maps

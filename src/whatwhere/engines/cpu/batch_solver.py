@@ -21,11 +21,10 @@ from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
 
-LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
-
 
 def fit_of(problem: Problem, k: int) -> int:
-    """Where the pooling variables of layer k come from at the start: a value of `layer.fit`."""
+    """Return where the pooling variables of layer k come from at the start: a value of
+    `layer.fit`."""
     pooling = problem.model.spec.layers[k - 1].pooling
     fit = FITS.get(type(pooling), KNOWN)  # see `with_known_start`
     known = pooling.moves and k <= len(problem.latents.pooling_params)
@@ -33,7 +32,8 @@ def fit_of(problem: Problem, k: int) -> int:
 
 
 def pooling_rates(problem: Problem) -> np.ndarray:
-    """The factors of every image's steps of θ, [N], which depend on its contrast in a schedule."""
+    """Return the factors of every image's steps of θ, [N], which depend on its contrast in a
+    schedule."""
     schedule = problem.spec.schedule
     if schedule is None:
         return np.ones(len(problem.images))
@@ -50,8 +50,8 @@ def known_steps(problem: Problem) -> np.ndarray:
 
 
 def with_known_start(problem: Problem) -> Problem:
-    """The problem unchanged or, if the kernels cannot fit a kind of pooling, with the latents that
-    the reference starts from."""
+    """Return the problem unchanged or, if the kernels cannot fit a kind of pooling, with the
+    latents that the reference starts from."""
     layers = problem.model.spec.layers[: problem.phase.layer]
     if all(type(layer.pooling) in FITS for layer in layers):
         return problem
@@ -102,7 +102,7 @@ class BatchSolver:
         )
 
     def solve(self) -> Solution:
-        """All steps of all images."""
+        """Take all steps of all images."""
         if len(self.packed) == 1:
             self.solve_one()
             return self.solution()
@@ -114,19 +114,19 @@ class BatchSolver:
         return self.solution()
 
     def solve_one(self) -> None:
-        """All steps of a single image, in the calling thread and in the memory of the last solve,
-        because new memory costs time."""
+        """Take all steps of a single image, in the calling thread and in the memory of the last
+        solve, because new memory costs time."""
         try:
             memory = self.kept_memory.pop()
         except IndexError:
             memory = self.new_memory(1)
         with flushed_denormals():
             self.advance(0, self.spec.steps, slice(0, 1), memory)
-        if self.state_size <= LARGEST_KEPT:
+        if self.state_size <= 2**20:  # numbers that are kept for the next solve
             self.kept_memory[:] = [memory]
 
     def solve_each(self, parallel_map: Callable[..., Iterable[object]], first: int) -> None:
-        """All steps of each image from number `first` on, one image after the other in each
+        """Take all steps of each image from number `first` on, one image after the other in each
         thread."""
 
         # memory that is new to a thread costs more time than the steps of an image
@@ -142,8 +142,8 @@ class BatchSolver:
     def solve_with_shared_step(
         self, parallel_map: Callable[..., Iterable[object]], sample: int
     ) -> None:
-        """The batch rule: the first `sample` images take each step together and give β; the others
-        then use this β."""
+        """Follow the batch rule: the first `sample` images take each step together and give β; the
+        others then use this β."""
         T, parts = self.spec.steps, chunks(0, sample)
         memories = [self.new_memory(part.stop - part.start) for part in parts]
         self.settings["line_search"] = True
@@ -190,7 +190,7 @@ class BatchSolver:
 
 
 def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
-    """The threshold, the extrapolation and β_U of every layer, a row for each step; no rows
+    """Return the threshold, the extrapolation and β_U of every layer, a row for each step; no rows
     without a schedule."""
     if spec.schedule is None:
         return np.zeros((0, 2 + layers))
@@ -202,8 +202,8 @@ def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
 
 
 def initial_latents(problem: Problem) -> Latents:
-    """The latents that are given, as `ista.start` takes them; zeros for those that the kernels
-    will fit."""
+    """Return the latents that are given, as `ista.start` takes them; zeros for those that the
+    kernels will fit."""
     latents = problem.latents
     phase = problem.phase
     N = len(problem.images)
@@ -217,8 +217,8 @@ def initial_latents(problem: Problem) -> Latents:
 
 
 def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
-    """All latents of each image in one row [N, …], the maps innermost; if none is known, memory
-    for them."""
+    """Return all latents of each image in one row [N, …], the maps innermost; if none is known,
+    memory for them."""
     if not known:
         first = latents.tensors()[0]
         return first.new_zeros(
@@ -230,7 +230,7 @@ def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
 
 
 def unpack_latents(packed: Tensor, like: Latents) -> Latents:
-    """The latents in the rows of `pack_latents`, with the shapes of others."""
+    """Return the latents in the rows of `pack_latents`, with the shapes of others."""
     parts = iter(torch.split(packed, [tensor.shape[1:].numel() for tensor in like.tensors()], 1))
 
     def unpacked(tensor: Tensor) -> Tensor:
@@ -241,12 +241,13 @@ def unpack_latents(packed: Tensor, like: Latents) -> Latents:
 
 
 def pack_images(images: Tensor) -> np.ndarray:
-    """The images with channels innermost, one row each: [N, H W C]."""
+    """Return the images with channels innermost, one row each: [N, H W C]."""
     return images.permute(0, 2, 3, 1).reshape(len(images), -1).contiguous().numpy()
 
 
 def pack_mask(mask: Tensor | None, images: Tensor) -> np.ndarray:
-    """A weight for every number of `pack_images`, [N, H W C]; without a mask, rows of length 0."""
+    """Make a weight for every number of `pack_images`, [N, H W C]; without a mask, rows of length
+    0."""
     if mask is None:
         return images.new_empty(len(images), 0).numpy()
     return pack_images(mask.expand_as(images))

@@ -17,14 +17,15 @@ from whatwhere.engines.jit.vector_math import fma
 
 @inline_jit
 def signal_map(layer: Layer, start: int) -> Map:
-    """A signal at p_k that begins at `start`, its border included."""
+    """Make a signal at p_k that begins at `start`, its border included."""
     rows, columns = layer.rows + 2 * layer.border_y, layer.columns + 2 * layer.border_x
     return Map(start, columns * layer.maps, layer.maps, rows, columns)
 
 
 @inline_jit
 def unpooled_map(layer: Layer, start: int) -> Map:
-    """A map at z_k that begins at `start`, without the elements beyond it that regions reach."""
+    """Make a map at z_k that begins at `start`, without the elements beyond it that regions
+    reach."""
     return Map(start, layer.z_columns * layer.maps, layer.maps, layer.height, layer.width)
 
 
@@ -42,8 +43,8 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 
 @jit
 def convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
-    """The same for few maps of a signal: each output is the product of a filter and a window, whose
-    channels are contiguous."""
+    """Do the same for few maps of a signal: each output is the product of a filter and a window,
+    whose channels are contiguous."""
     noinline()
     signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
     depth = whole_vectors(layer.size_x * below.maps)
@@ -56,13 +57,13 @@ def convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer)
 
 @inline_jit
 def whole_vectors(length: int) -> int:
-    """The next multiple of LANES: filters are 0 beyond their end."""
+    """Return the next multiple of LANES: filters are 0 beyond their end."""
     return (length + LANES - 1) // LANES * LANES
 
 
 @jit
 def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
-    """The same as a sum over the filter's elements: slower, but exactly zero where the
+    """Do the same as a sum over the filter's elements: slower, but exactly zero where the
     signal is."""
     noinline()
     K, L, C, B = layer.size_y, layer.size_x, below.maps, layer.maps
@@ -118,7 +119,7 @@ def convolve_down(
 def convolve_down_from_few(
     state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int
 ) -> None:
-    """The same for few maps of a signal, which are first written next to each other."""
+    """Do the same for few maps of a signal, which are first written next to each other."""
     noinline()
     maps = layer.real_maps
     for column in range(layer.width):

@@ -43,7 +43,7 @@ class CPUFilterMap(LinearMap):
         self.layers, self.state_size = plan_state(self.model, height, width, depth, ())
 
     def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
-        """The order of sums does not depend on the number of threads."""
+        """Keep the order of sums, which does not depend on the number of threads."""
         images = self.images if subtract else np.zeros_like(self.images)
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
         C, B, K, L = f.shape
@@ -139,7 +139,7 @@ def correlate_one(
     total: Array,
     lines: FilterLines,
 ) -> None:
-    """The same for the elements of one region."""
+    """Do the same for the elements of one region."""
     noinline()
     C = error.column
     length = lines.length

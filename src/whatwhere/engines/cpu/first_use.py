@@ -16,8 +16,6 @@ from whatwhere.files import locked
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 
-# connected weights × pixels × steps of all images: 1.5 s of the reference, five digits in 50 steps
-SMALL = 2e9
 COMPILE = """
 import torch, whatwhere as ww
 from whatwhere.engines.cpu.first_use import only_compiler
@@ -50,10 +48,12 @@ class FirstUse:
         self.work = 0.0
 
     def is_small(self, problem: Problem, images: int) -> bool:
-        """Whether the reference solves this for this many images; if so, another process makes the
-        machine code."""
+        """Tell whether the reference solves this for this many images; if so, another process makes
+        the machine code."""
+        # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
+        most = 2e9
         work = self.work + images * work_of(problem)
-        if work > SMALL or has_machine_code():
+        if work > most or has_machine_code():
             return False
         self.work = work
         compile_apart()
@@ -73,7 +73,7 @@ def work_of(problem: Problem) -> float:
 
 
 def connected_weights(model: DeconvNet, depth: int) -> float:
-    """The number of weights of connected maps in the first layers of a model."""
+    """Return the number of weights of connected maps in the first layers of a model."""
     layers = list(zip(model.filters, model.connectivity, strict=True))[:depth]
     return sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
 

@@ -131,7 +131,7 @@ class Codes(NamedTuple):
 
 
 def solve(problem: Problem) -> Codes:
-    """The codes of all signals; threads share them."""
+    """Return the codes of all signals; threads share them."""
     images = problem.images
     mask = problem.mask
     C, B, _, K = problem.model.filters[0].shape
@@ -200,8 +200,8 @@ def new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
 
 
 def pooling_params(problem: Problem) -> tuple[PoolingParams, ...]:
-    """The pooling variables that are given; otherwise any, because those of regions of one element
-    have no influence."""
+    """Return the pooling variables that are given; otherwise any, because those of regions of one
+    element have no influence."""
     if problem.latents.pooling_params:
         return problem.latents.pooling_params[:1]
     shape = len(problem.images), 2, *problem.sized.regions[0].grid
@@ -229,7 +229,8 @@ def product(waveforms: Waveforms, w: Array, at: int, first: int, second: int, la
 @cached_jit
 def prepare(source: str) -> Callable[..., Any]:
     def prepare(signal: Signal, waveforms: Waveforms) -> None:
-        """Where products are regular, and n: 0 where a waveform has no energy inside the signal."""
+        """Note where products are regular, and n: 0 where a waveform has no energy inside the
+        signal."""
         source  # noqa: B018
         _, gram, C, B, K = waveforms
         places, samples, width = len(signal.regular), len(signal.w) // C, len(gram) // (B * B)
@@ -309,7 +310,7 @@ def correlate(signal: Signal, waveforms: Waveforms) -> None:
 
 @jit
 def search(signal: Signal, rule: Rule, segment: int) -> None:
-    """The largest step n |δ| in a segment, and its coefficient."""
+    """Find the largest step n |δ| in a segment, and its coefficient."""
     noinline()
     g, lanes, places = signal.g, signal.lanes, len(signal.regular)
     length = places // len(signal.best)
@@ -385,7 +386,7 @@ def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
 
 @jit
 def active_coefficients(signal: Signal) -> Array:
-    """The coefficients that are not 0, in the order of time."""
+    """Return the coefficients that are not 0, in the order of time."""
     places = len(signal.regular)
     chosen = np.empty(np.count_nonzero(signal.z), np.int64)
     count = 0
@@ -399,8 +400,8 @@ def active_coefficients(signal: Signal) -> Array:
 
 @jit
 def overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int) -> Overlaps:
-    """The products of the waveforms of these coefficients, which are in the order of time; none at
-    all if there are more than `most`."""
+    """Return the products of the waveforms of these coefficients, which are in the order of time;
+    none at all if there are more than `most`."""
     _, gram, _, B, K = waveforms
     places, width = len(signal.regular), len(gram) // (B * B)
     begin = np.zeros(len(chosen) + 1, np.int64)
@@ -486,7 +487,8 @@ def refit(
 
 @jit
 def duality_gap(signal: Signal, rule: Rule, error: float) -> float:
-    """How far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most; `error` is its first term.
+    """Return how far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most; `error` is its
+    first term.
 
     With r = M ⊙ (v - D z) and a scale s ≤ 1 such that no ⟨M d, s r⟩ exceeds ρ, the minimum is at
     least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Since v = (v - D z) + D z, the product ⟨r, M ⊙ v⟩ is
@@ -522,8 +524,8 @@ def descend(source: str) -> Callable[..., Any]:
     def descend(
         signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array
     ) -> tuple[int, bool]:
-        """All sweeps for one signal v [C, T], from z on. Writes `trace` [sweeps + 1, 3]; returns
-        the sweeps taken, and whether the signal is finished."""
+        """Make all sweeps for one signal v [C, T], from z on. Writes `trace` [sweeps + 1, 3];
+        returns the sweeps taken, and whether the signal is finished."""
         source  # noqa: B018
         # what the start costs, and the largest slope, to which rounding is relative
         error = residual(signal, waveforms, v) / 2

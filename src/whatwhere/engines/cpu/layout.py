@@ -21,9 +21,6 @@ from whatwhere.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, tra
 from whatwhere.engines.jit.simd import LANES
 from whatwhere.model import DeconvNet
 
-CACHED = 4  # packed models that are cached for the next call
-OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
-
 
 @dataclass(frozen=True)
 class PackedModel:
@@ -56,8 +53,8 @@ _packed: OrderedDict[tuple[object, ...], PackedModel] = OrderedDict()
 def pack_model(
     model: DeconvNet, height: int, width: int, top: int, moving: Sequence[int]
 ) -> PackedModel:
-    """The model packed for images of this size. The last few are cached: packing takes as long as
-    several steps."""
+    """Return the model packed for images of this size. The last few are cached: packing takes as
+    long as several steps."""
     key = (model.spec, model.dtype, model.tied, height, width, top, tuple(moving))
     packed = _packed.pop(key, None)
     if packed is None or not packed.holds(model):
@@ -66,21 +63,21 @@ def pack_model(
         sources = [(f, f._version) for f in model.filters[:top] + model.upward[:top]]
         packed = PackedModel(table, state_size, filters, sources)
     _packed[key] = packed
-    while len(_packed) > CACHED:
+    while len(_packed) > 4:  # cached for the next calls
         _packed.popitem(last=False)
     return replace(packed, table=packed.table.copy())
 
 
 def round_up(maps: int) -> int:
-    """The next multiple of LANES."""
+    """Return the next multiple of LANES."""
     return -(-maps // LANES) * LANES
 
 
 def plan_state(
     model: DeconvNet, height: int, width: int, top: int, moving: Sequence[int]
 ) -> tuple[np.ndarray, int]:
-    """The table of layers 0 … top for images of this size, and the number of numbers in the state
-    of one image."""
+    """Return the table of layers 0 … top for images of this size, and the number of numbers in the
+    state of one image."""
     table = np.zeros(top + 1, LAYER)
     layers = model.spec.layers[:top]
     channels = model.spec.target_channels
@@ -114,17 +111,19 @@ def plan_state(
 
 
 def has_few_maps(below: np.void, row: np.void) -> bool:
-    """Whether a layer has maps of signals that fill at most half of the vectors that hold them, as
-    the waveforms of a recording."""
+    """Tell whether a layer has maps of signals that fill at most half of the vectors that hold
+    them, as the waveforms of a recording."""
     of_signals = below["rows"] == 1 and row["size_y"] == 1 and row["z_rows"] == 1
     return bool(of_signals and below["maps"] % LANES and 2 * row["real_maps"] <= row["maps"])
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
-    """The number of non-zero features from which the dense pass down is faster (by measurement)."""
+    """Return the number of non-zero features from which the dense pass down is faster (by
+    measurement)."""
     region, K, L = (int(row["pool_y"]), int(row["pool_x"])), int(row["size_y"]), int(row["size_x"])
     rows = 4 * (K + 1) if region == (2, 2) else math.prod(region) * K
-    visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
+    overhead = 6  # time to find a non-zero feature, in rows of its filter
+    visit = (overhead + rows) / (overhead + 24)  # 1 for the paper's 5×5 and 2×2
     taps = POINTS**2 / ((POINTS + 1 - K) * (POINTS + 1 - L)) if row["winograd"] else K * L
     maps = row["real_maps"] if row["few"] else row["maps"]
     products = below["rows"] * below["columns"] * taps * maps * below["maps"]
@@ -170,19 +169,19 @@ def _place_state(table: np.ndarray) -> int:
 
 
 def _framed(row: np.void) -> int:
-    """The numbers of a signal at p_k with its border."""
+    """Return the numbers of a signal at p_k with its border."""
     rows = row["rows"] + 2 * row["border_y"]
     return int(rows * (row["columns"] + 2 * row["border_x"]) * row["maps"])
 
 
 def _unpooled(row: np.void) -> int:
-    """The numbers of a map at z_k."""
+    """Return the numbers of a map at z_k."""
     return int(row["z_rows"] * row["z_columns"] * row["maps"])
 
 
 def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
-    """Filters of layer k [C, B, K, L] with as many maps as there are in memory, 0 where the model
-    has none."""
+    """Return filters of layer k [C, B, K, L] with as many maps as there are in memory, 0 where the
+    model has none."""
     wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["maps"]), *f.shape[2:])
     wide[: f.shape[0], : f.shape[1]] = f.detach()
     return wide
@@ -194,8 +193,8 @@ def whole_vectors(rows: Tensor) -> Tensor:
 
 
 def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
-    """All filters, in the orders in which the passes read them. Writes their offsets to
-    the table."""
+    """Return all filters, in the orders in which the passes read them. Writes their offsets to the
+    table."""
     pieces: list[Tensor] = []
     for k, row in enumerate(table[1:], start=1):
         wide, upward = (wide_filters(f[k - 1], table, k) for f in (model.filters, model.upward))

@@ -110,7 +110,7 @@ def advance(source: str) -> Callable[..., None]:
 def load_features(
     state: Array, layers: Array, settings: Settings, packed: Array, length: int
 ) -> None:
-    """The latents that are known, or p = 0."""
+    """Load the latents that are known, or p = 0."""
     if settings.from_zero:
         top = layers[len(layers) - 1]
         state[top.features : top.features + length] = 0

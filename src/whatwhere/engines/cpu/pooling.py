@@ -19,20 +19,21 @@ from whatwhere.engines.jit.vector_math import fma, formulas
 
 @jit
 def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
-    """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
+    """Return the offset of the maps of one element of p_k, in a signal that begins at `start`."""
     pitch: int = layer.columns + 2 * layer.border_x
     return start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
 
 
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
-    """The offset of the first element of a region, in an unpooled map that begins at `start`."""
+    """Return the offset of the first element of a region, in an unpooled map that begins at
+    `start`."""
     return start + row * layer.region_down + column * layer.region_right
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
-    """The offset of the weights of a region: along rows, then along columns."""
+    """Return the offset of the weights of a region: along rows, then along columns."""
     return layer.weights + (row * layer.columns + column) * layer.region_weights
 
 
@@ -68,7 +69,7 @@ def unpool(state: Array, layer: Layer, source: int) -> None:
 
 @jit
 def pool(state: Array, layer: Layer) -> None:
-    """The error at z_k to the error at p_k:  Σ w_y w_x error."""
+    """Pool the error at z_k to the error at p_k:  Σ w_y w_x error."""
     noinline()
     y, x = axes_of(layer)
     for row in range(layer.rows):
@@ -82,8 +83,8 @@ def pool(state: Array, layer: Layer) -> None:
 
 @inline_jit
 def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
-    """The weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored after both
-    are computed: these then run in parallel."""
+    """Store the weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored
+    after both are computed: these then run in parallel."""
     y0, y1 = formulas.pair_weights(y[0], y[1])
     x0, x1 = formulas.pair_weights(x[0], x[1])
     store(state, w, y0)
@@ -94,7 +95,7 @@ def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
 
 @inline_jit
 def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
-    """How many elements of a region lie in the map, along rows and columns."""
+    """Return how many elements of a region lie in the map, along rows and columns."""
     down = layer.height - row * layer.stride_y
     right = layer.width - column * layer.stride_x
     return min(layer.pool_y, down), min(layer.pool_x, right)
@@ -102,7 +103,7 @@ def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
 
 @jit
 def compute_weights(state: Array, layer: Layer) -> None:
-    """The weights of every region from its pooling variables."""
+    """Compute the weights of every region from its pooling variables."""
     noinline()
     B = layer.maps
     axes = axes_of(layer)
@@ -127,7 +128,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
 
 @jit
 def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
-    """The whole update of regions of one element, whose gradients are zero."""
+    """Make the whole update of regions of one element, whose gradients are zero."""
     noinline()
     for i in range(layer.rows * layer.columns * 2 * layer.maps):
         state[layer.mu + i] = 0
@@ -264,7 +265,7 @@ def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> 
 
 @jit
 def move_axis(state: Array, at: Places, move: Movement, step: Lanes, bounds: Bounds) -> None:
-    """The step of one axis and its new weights."""
+    """Take the step of one axis and its new weights."""
     axis = move.axis
     mu_at = at.mu + move.number * axis.step
     gamma_at = at.gamma + move.number * axis.step

@@ -91,7 +91,7 @@ Settings = Any  # one such record
 
 
 def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
-    """The settings that the kernels read, one record; the caller fills in the others."""
+    """Return the settings that the kernels read, one record; the caller fills in the others."""
     record = np.zeros(1, SETTINGS)
     record["lam"] = spec.lam
     record["penalty_kind"], record["penalty_parameter"] = spec.penalty.code

@@ -110,7 +110,7 @@ def start_pooling(
 
 @inline_jit
 def last_fitted(layers: Array) -> int:
-    """The highest layer whose pooling variables are not known; 0 if all are."""
+    """Return the highest layer whose pooling variables are not known; 0 if all are."""
     last = 0
     for k in range(1, len(layers)):
         if layers[k].fit != KNOWN:
@@ -120,7 +120,7 @@ def last_fitted(layers: Array) -> int:
 
 @inline_jit
 def load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) -> None:
-    """The residual of p = 0, - M² ⊙ v, where it is needed; a fit asks for its size only."""
+    """Load the residual of p = 0, - M² ⊙ v, where it is needed; a fit asks for its size only."""
     image, mask = target
     length = bottom.columns * bottom.maps
     for y in range(bottom.rows if needed else 0):
@@ -145,13 +145,13 @@ def signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> f
 
 @inline_jit
 def fits_fast(layer: Layer, settings: Settings) -> bool:
-    """Whether a layer is fitted to a signal that Winograd's method has rounded."""
+    """Tell whether a layer is fitted to a signal that Winograd's method has rounded."""
     return settings.fast_fit and layer.winograd and layer.fit == MOMENTS
 
 
 @inline_jit
 def rounding_of(state: Array, layer: Layer, settings: Settings) -> float:
-    """The size of the signal at z up to which it is rounding."""
+    """Return the size of the signal at z up to which it is rounding."""
     if fits_fast(layer, settings):
         return ROUNDING * largest_signal(state, layer) * np.finfo(state.dtype).eps
     return 0.0
@@ -159,8 +159,8 @@ def rounding_of(state: Array, layer: Layer, settings: Settings) -> float:
 
 @inline_jit
 def first_gradient(state: Array, layers: Array, target: Target) -> float:
-    """What `reconstruct` and `propagate` do at p = 0, after `start_pooling` has fitted all layers;
-    ‖M ⊙ v‖².
+    """Return what `reconstruct` and `propagate` do at p = 0, after `start_pooling` has fitted all
+    layers; ‖M ⊙ v‖².
 
     The fit has left the residual of p = 0 at every z_k; what is missing is g, and p̂_k = 0.
     """
@@ -183,7 +183,8 @@ def first_gradient(state: Array, layers: Array, target: Target) -> float:
 
 @jit
 def largest_signal(state: Array, layer: Layer) -> float:
-    """The sum over lanes of the largest |s| at z in each: no less than the largest of all."""
+    """Return the sum over lanes of the largest |s| at z in each: no less than the largest of
+    all."""
     noinline()
     largest = splat(state, 0)
     for i in range(
@@ -234,7 +235,7 @@ def fit_gaussian(
     settings: Settings,
     floor: float,
 ) -> None:
-    """The Gaussians of LANES regions with the moments of their signal."""
+    """Fit the Gaussians of LANES regions with the moments of their signal."""
     rows, columns = axes_of(layer)
     moments = fit_moments(state, z, (rows, columns), settings.moment_power, floor)
     bounds = Bounds(settings.gamma_min, settings.gamma_max)
@@ -262,7 +263,7 @@ def store_moments(
 
 @jit
 def fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt) -> None:
-    """All weight on the largest |s| of each of LANES regions; on the first of equals."""
+    """Put all weight on the largest |s| of each of LANES regions; on the first of equals."""
     rows, columns = axes_of(layer)
     largest = absolute(load(state, z))
     y = splat(state, coordinate(0, rows.size))
@@ -281,6 +282,6 @@ def fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt)
 
 @inline_jit
 def fit_flat(state: Array, at: ThetaAt) -> None:
-    """All weights equal along one axis."""
+    """Make all weights equal along one axis."""
     store(state, at.mu, splat(state, 0))
     store(state, at.gamma, splat(state, 0))

@@ -142,7 +142,7 @@ def move_ahead(state: Array, top: Layer, codes: Codes, share: float) -> None:
 
 @jit
 def penalty_and_nonzeros(state: Array, top: Layer, penalty: tuple[int, float]) -> tuple[float, int]:
-    """The cost of all features, by the `code` of a penalty, and the number of p ≠ 0."""
+    """Return the cost of all features, by the `code` of a penalty, and the number of p ≠ 0."""
     noinline()
     cost, nonzeros, end = 0.0, 0.0, top.features + top.rows * top.columns * top.maps
     for block in range(top.features, end, BLOCK):

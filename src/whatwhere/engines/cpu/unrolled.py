@@ -54,7 +54,7 @@ class UnrolledSteps:
         self.tape: Tensor | None = None
 
     def solve(self) -> Latents:
-        """The latents after the last step."""
+        """Return the latents after the last step."""
         N, T = self.solver.all.beta.shape
         kept = int(self.solver.layers[0]["gain"])  # all that lies before it; see `layout`
         self.tape = _take_tape((N, T, kept + self.code), self.solver.dtype)
@@ -111,7 +111,7 @@ class UnrolledSteps:
         )
 
     def _mirror(self) -> np.ndarray:
-        """The table of layers of the adjoints, in the second half of memory."""
+        """Return the table of layers of the adjoints, in the second half of memory."""
         mirror: np.ndarray = self.solver.layers.copy()
         size = self.solver.state_size
         for row in mirror:
@@ -123,12 +123,12 @@ class UnrolledSteps:
         return mirror
 
     def _filter_sums(self, k: int) -> int:
-        """The length of the sums of layer k's filters; see `adjoint.Sums`."""
+        """Return the length of the sums of layer k's filters; see `adjoint.Sums`."""
         row, below = self.solver.layers[k], self.solver.layers[k - 1]
         return int(row["maps"] * row["size_y"] * row["size_x"] * below["maps"])
 
     def _filters(self, k: int, total: Tensor) -> Tensor:
-        """The sums of layer k as its filters, [C, B, K, L]."""
+        """Return the sums of layer k as its filters, [C, B, K, L]."""
         row, below = self.solver.layers[k], self.solver.layers[k - 1]
         K, L, C, B = (int(n) for n in (row["size_y"], row["size_x"], below["maps"], row["maps"]))
         if C % LANES == 0:

@@ -124,7 +124,7 @@ def columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) 
 
 @inline_jit
 def rows_out(state: Array, at: int, m: int, tile: Map) -> None:
-    """A applied to the rows of one tile, all maps: the rows and columns of outputs that exist."""
+    """Apply A to the rows of one tile, all maps: the rows and columns of outputs that exist."""
     point = TILES * tile.maps
     for b in range(0, tile.maps, LANES):
         for y in range(tile.rows):

@@ -76,8 +76,8 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
 
 
 def own_folder(parent: Path) -> Path:
-    """A folder for the machine code of this user alone, in `parent` or, if another user has taken
-    its name, in the home folder."""
+    """Make a folder for the machine code of this user alone, in `parent` or, if another user has
+    taken its name, in the home folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def own_folder(parent: Path) -> Path:
 
 
 def is_compiled(compiled: Any) -> bool:
-    """Whether a function has machine code of its sources, for any types: in this process or on
+    """Tell whether a function has machine code of its sources, for any types: in this process or on
     disk."""
     if compiled.overloads or not isinstance(compiled._cache, MachineCodeCache):
         return bool(compiled.overloads)
@@ -105,7 +105,7 @@ def is_compiled(compiled: Any) -> bool:
 
 
 def cache_folder(compiled: Any) -> Path | None:
-    """The folder of a function's machine code; None if none is writable."""
+    """Return the folder of a function's machine code; None if none is writable."""
     known = compiled._cache
     return known.folder if isinstance(known, MachineCodeCache) else None
 

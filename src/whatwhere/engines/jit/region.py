@@ -228,8 +228,8 @@ def fit_pair_moments(
 def fit_moments(
     memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floor: float
 ) -> Moments:
-    """The moments of |s|^power in regions of these rows and columns. Up to the floor there is no
-    signal."""
+    """Return the moments of |s|^power in regions of these rows and columns. Up to the floor there
+    is no signal."""
     y, x = axes
     if y.size == 2 and x.size == 2:
         return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)

@@ -76,7 +76,7 @@ def pointer(
     array: ir.Value,
     index: ir.Value,
 ) -> ir.Value:
-    """The address of element `index` of a one-dimensional contiguous array."""
+    """Return the address of element `index` of a one-dimensional contiguous array."""
     return builder.gep(
         cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index]
     )
@@ -95,7 +95,7 @@ def store_vector(builder: ir.IRBuilder, value: ir.Value, at: ir.Value, dtype: ty
 
 
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    """A vector with the same number in every lane."""
+    """Make a vector with the same number in every lane."""
     empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(
@@ -131,7 +131,7 @@ def _is_plain(array: object) -> bool:
 
 @intrinsic
 def load(typingctx: TypingContext, array: FloatArray, index: types.Type) -> Lowering | None:
-    """The vector array[index : index + LANES]."""
+    """Return the vector array[index : index + LANES]."""
     if not _is_plain(array):
         return None
 
@@ -171,7 +171,7 @@ def store(
 
 @intrinsic
 def splat(typingctx: TypingContext, array: FloatArray, number: types.Type) -> Lowering | None:
-    """A vector of the array's dtype with `number` in every lane."""
+    """Make a vector of the array's dtype with `number` in every lane."""
 
     def codegen(
         context: BaseContext,
@@ -186,7 +186,7 @@ def splat(typingctx: TypingContext, array: FloatArray, number: types.Type) -> Lo
 
 @intrinsic
 def total(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """The sum of the lanes."""
+    """Return the sum of the lanes."""
 
     def codegen(
         context: BaseContext,
@@ -215,7 +215,7 @@ def sum_lanes(builder: ir.IRBuilder, value: ir.Value, dtype: types.Float) -> ir.
 
 @intrinsic
 def any_nonzero(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """Whether any lane differs from zero."""
+    """Tell whether any lane differs from zero."""
 
     def codegen(
         context: BaseContext,

@@ -50,8 +50,8 @@ class MaskModel(extending.models.PrimitiveModel):
 
 
 def result_type(typingctx: TypingContext, *kinds: types.Type) -> types.Type:
-    """The type of what is computed from vectors and numbers: a vector if there is one
-    among them."""
+    """Return the type of what is computed from vectors and numbers: a vector if there is one among
+    them."""
     vector = next((kind for kind in kinds if isinstance(kind, Vector)), None)
     if vector is not None:
         return vector
@@ -117,7 +117,7 @@ def where(
 
 @intrinsic
 def has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """Whether the lanes are float64, as a constant."""
+    """Tell whether the lanes are float64, as a constant."""
     return types.boolean(a), lambda context, builder, signature, arguments: context.get_constant(
         types.boolean, a.dtype == types.float64
     )
@@ -143,7 +143,7 @@ def add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering
 
 
 def _function(name: str, count: int) -> Callable[..., Any]:
-    """An LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
+    """Make an LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
 
     def define(typingctx: TypingContext, *kinds: types.Type) -> Lowering | None:
         kind = result_type(typingctx, *kinds)

@@ -26,7 +26,7 @@ class FilterMap(LinearMap):
         )
 
     def __call__(self, f: Tensor) -> Tensor:
-        """A f = M ⊙ R_{k-1} (z_k * f)."""
+        """Compute A f = M ⊙ R_{k-1} (z_k * f)."""
         return masked(self.model.reconstruct(convolve_down(self.z, f), self.below), self.mask)
 
     def adjoint(self, e: Tensor) -> Tensor:

@@ -135,8 +135,8 @@ def step_sizes(
     g: Tensor,
     U: Sequence[Weights],
 ) -> StepSizes:
-    """The sizes that are given, or those that the rule of `spec.step` chooses for the gradient
-    g."""
+    """Return the sizes that are given, or those that the rule of `spec.step` chooses for the
+    gradient g."""
     ones = torch.ones_like(state.t)
     if sizes is not None:
         return StepSizes(ones * sizes.size, ones * sizes.threshold)
@@ -148,7 +148,7 @@ def step_sizes(
 
 
 def start(problem: Problem, scales: Scales | None = None) -> IstaState:
-    """The state before the first step; `scales` as in `start_pooling`."""
+    """Return the state before the first step; `scales` as in `start_pooling`."""
     p = start_features(problem)
     theta = start_pooling(problem, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
@@ -166,8 +166,8 @@ def start(problem: Problem, scales: Scales | None = None) -> IstaState:
 
 
 def known_features(problem: Problem) -> Tensor | None:
-    """The features that are known, if they are this layer's. They belong to the last layer that
-    has θ."""
+    """Return the features that are known, if they are this layer's. They belong to the last layer
+    that has θ."""
     latents = problem.latents
     if latents.p is not None and len(latents.pooling_params) == problem.phase.layer:
         return latents.p
@@ -175,7 +175,7 @@ def known_features(problem: Problem) -> Tensor | None:
 
 
 def start_features(problem: Problem) -> Tensor:
-    """The features that inference starts from: 0 if none are known."""
+    """Return the features that inference starts from: 0 if none are known."""
     known = known_features(problem)
     if known is not None:
         return known
@@ -191,7 +191,7 @@ def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, 
 
 
 def stats(trace: list[Objective], betas: list[Tensor]) -> Stats:
-    """What every step measured, stacked: the objective's parts [T + 1, N], the step sizes
+    """Return what every step measured, stacked: the objective's parts [T + 1, N], the step sizes
     [T, N]."""
     none = trace[0].reconstruction.new_zeros(0, len(trace[0].reconstruction))
     return Stats(

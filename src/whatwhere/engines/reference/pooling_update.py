@@ -52,8 +52,8 @@ def fit(
     moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
-    """The pooling variables that a bottom-up signal at z suggests; those that move are multiplied
-    by `scales`."""
+    """Return the pooling variables that a bottom-up signal at z suggests; those that move are
+    multiplied by `scales`."""
     theta = ops.fit(kind, signal, regions, moments)
     unscaled = isinstance(scales[0], float) and scales == (1.0, 1.0)
     if unscaled or not kind.moves:

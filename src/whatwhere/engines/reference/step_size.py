@@ -47,13 +47,13 @@ def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tens
 
 
 def batch_sample(images: int) -> int:
-    """How many images of a mini-batch the batch rule uses: the first tenth, at least one."""
+    """Return how many images of a mini-batch the batch rule uses: the first tenth, at least one."""
     return max(1, round(BATCH_SHARE * images))
 
 
 def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tensor:
-    """The factor of a schedule's β_U for every image, (contrast / max |M ⊙ v|)², [N]; 0 for a black
-    image.
+    """Return the factor of a schedule's β_U for every image, (contrast / max |M ⊙ v|)², [N]; 0 for
+    a black image.
 
     The gradient of the pooling variables grows with the square of the images' contrast.
     """
@@ -87,8 +87,8 @@ def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
 
 
 def lipschitz(model: DeconvNet, layer: int) -> float:
-    """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times
-    the overlap."""
+    """Make a bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency,
+    times the overlap."""
     bound = 1.0  # on the CPU: some devices have no float64
     for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
         samples = [max(64, 4 * side) if side > 1 else 1 for side in spec.filter_shape]

@@ -35,7 +35,7 @@ class FilterSource(NamedTuple):
 
 
 def searched_images(spec: InferenceSpec, images: int) -> int:
-    """How many images a line search uses; 0 without a line search."""
+    """Return how many images a line search uses; 0 without a line search."""
     if not isinstance(spec.step, LineSearch):
         return 0
     return batch_sample(images) if spec.per_batch else images
@@ -76,7 +76,7 @@ class BatchMemory:
     # --- what is allocated
 
     def allocate_filters(self) -> None:
-        """The filters as matrices, of the pass down and of the pass up."""
+        """Allocate the filters as matrices, of the pass down and of the pass up."""
         self.down = [
             self.empty(*down_sources(s, self.device).shape, dtype=HALF) for s in self.shapes
         ]
@@ -135,7 +135,7 @@ class BatchMemory:
         return HALF if k < self.top and self.shapes[k - 1].tiled else torch.float32
 
     def allocate_sums(self) -> None:
-        """The parts of every image's sums that programs leave, and the sums themselves."""
+        """Allocate the parts of every image's sums that programs leave, and the sums themselves."""
         N = self.N
         top = self.shapes[-1]
         bottom = self.shapes[0]
@@ -152,7 +152,7 @@ class BatchMemory:
         self.uphill_sum = self.empty(N)
 
     def allocate_trace(self) -> None:
-        """What every step measures, and the sizes of the steps."""
+        """Allocate what every step measures, and the sizes of the steps."""
         N = self.N
         T = self.spec.steps
         self.momentum = self.empty(T + 1, N) if self.spec.momentum else self.empty(1, N)
@@ -163,7 +163,7 @@ class BatchMemory:
         self.beta = self.empty(max(T, 1), N)
 
     def keeps_weights(self, k: int) -> bool:
-        """Whether a line search needs the weights of layer k after it moved its θ."""
+        """Tell whether a line search needs the weights of layer k after it moved its θ."""
         return k in self.moving and not (k == self.top and self.shapes[k - 1].tiled)
 
     # --- what goes in and what comes out
@@ -216,12 +216,13 @@ class BatchMemory:
     def regions(
         shape: LayerShape, images: int, tile: int = ELEMENTWISE["M"]
     ) -> tuple[int, tuple[int]]:
-        """How many regions these images have, and the grid of a kernel that takes them in tiles."""
+        """Return how many regions these images have, and the grid of a kernel that takes them in
+        tiles."""
         rows = images * shape.grid[0] * shape.grid[1]
         return rows, (triton.cdiv(rows, tile) * shape.chunks,)
 
     def choose_scale(self) -> None:
-        """The powers of two that keep float16 within its range, from what was loaded; see
+        """Choose the powers of two that keep float16 within its range, from what was loaded; see
         `weights`."""
         size = largest(self.images)
         unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
@@ -248,19 +249,19 @@ class BatchMemory:
         self.sources = [FilterSource(f, f._version) for f in self.both_passes(model)]
 
     def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:
-        """The filters of the pass down, then those of the pass up."""
+        """Return the filters of the pass down, then those of the pass up."""
         return model.filters[: self.top] + model.upward[: self.top]
 
     def holds(self, model: DeconvNet) -> bool:
-        """Whether the filters of this model are here."""
+        """Tell whether the filters of this model are here."""
         if not self.sources:
             return False
         known = zip(self.both_passes(model), self.sources, strict=True)
         return all(f is own.filters and f._version == own.version for f, own in known)
 
     def latents(self) -> Latents:
-        """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as
-        `load` likes it."""
+        """Make a copy of what was inferred, shaped as everywhere else; in memory the maps come
+        last, as `load` likes it."""
         pooling = []
         for planes in self.theta:
             mu, gamma = planes.clone().permute(0, 3, 4, 1, 2).chunk(2, dim=1)
@@ -282,5 +283,5 @@ def largest(x: Tensor) -> Tensor:
 
 
 def to_unit(size: Tensor) -> Tensor:
-    """The power of two that brings a size to between ½ and 1."""
+    """Return the power of two that brings a size to between ½ and 1."""
     return torch.exp2(-torch.frexp(size.where(size > 0, torch.ones_like(size)))[1].float())

@@ -164,8 +164,8 @@ def down(
 
 @triton.jit
 def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexpr, M: tl.constexpr):
-    """The rows of a program, their image and group of blocks, and the product of the cells that
-    reach them with the filters, [M, N]."""
+    """Return the rows of a program, their image and group of blocks, and the product of the cells
+    that reach them with the filters, [M, N]."""
     N: tl.constexpr = SHAPE.down_tile
     K: tl.constexpr = SHAPE.down_depth
     INNER: tl.constexpr = SHAPE.cell_row
@@ -233,7 +233,8 @@ def active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
 
 @triton.jit
 def lowest_bit(bits):
-    """The number of the lowest bit that is set: a power of two is all exponent, as float32."""
+    """Return the number of the lowest bit that is set: a power of two is all exponent, as
+    float32."""
     return ((bits & -bits).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -31,11 +31,25 @@ if TYPE_CHECKING:
     from whatwhere.engines.triton.filters import TritonFilterMap
     from whatwhere.engines.triton.workspace import Workspace
 
-MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
-MAX_CELL = 16  # elements from one region to the next, which a program holds in registers
-# up to this many images, a CUDA graph also records the start; for more, it would need much memory
-MAX_RECORDED = 64
-MAX_CACHED = 4  # workspaces that are cached for the next call
+
+@dataclass(frozen=True)
+class Limits:
+    """What the engine supports, records and keeps, at most.
+
+    region    elements of a pooling region: loops over them are unrolled
+    cell      elements from one region to the next, which a program holds in registers
+    recorded  images for which a CUDA graph also records the start; for more, it would need much
+              memory
+    cached    workspaces that are kept for the next call
+    """
+
+    region: int = 64
+    cell: int = 16
+    recorded: int = 64
+    cached: int = 4
+
+
+_LIMITS = Limits()
 
 
 class Prepared:
@@ -85,7 +99,7 @@ class Prepared:
 
 
 def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """A graph of launches; those on the way to a step size have priority over those of
+    """Make a graph of launches; those on the way to a step size have priority over those of
     `Workspace.side_stream`."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
@@ -94,17 +108,17 @@ def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def is_recordable(problem: Problem) -> bool:
-    """Whether fitting the start takes much of the time and can be recorded, because it waits for
-    nothing."""
+    """Tell whether fitting the start takes much of the time and can be recorded, because it waits
+    for nothing."""
     # other rules may need numbers of the filters, which wait for the device
     waits = not isinstance(problem.spec.step, LineSearch | Schedule)
-    few = len(problem.images) <= MAX_RECORDED and problem.images.is_cuda
+    few = len(problem.images) <= _LIMITS.recorded and problem.images.is_cuda
     return problem.is_fresh and problem.mask is None and not waits and few
 
 
 def starts_from_zero(problem: Problem) -> bool:
-    """Whether the first step of a schedule fits the pooling variables as well, because fitting them
-    separately takes longer.
+    """Tell whether the first step of a schedule fits the pooling variables as well, because fitting
+    them separately takes longer.
 
     Products of float16 leave no noise where there is no signal if nothing is negative.
     """
@@ -145,7 +159,7 @@ class TritonEngine:
         return TritonFilterMap(prepare(without_steps).workspace, without_steps, k)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Why this engine does not support the problem; None if it does."""
+        """Return why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install triton)"
         if torch.version.hip is not None:
@@ -156,13 +170,13 @@ class TritonEngine:
 
 
 def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
-    """The workspace for batches like this one: the last few are cached."""
+    """Return the workspace for batches like this one: the last few are cached."""
     from whatwhere.engines.triton.workspace import Workspace
 
     v, masked = problem.images, problem.mask is not None
     key = (problem.model.spec, problem.phase, problem.spec, v.shape, v.device, masked, from_zero)
     if key not in _prepared:
-        while len(_prepared) >= MAX_CACHED:
+        while len(_prepared) >= _LIMITS.cached:
             _prepared.popitem(last=False)
         _prepared[key] = Prepared(Workspace(problem, from_zero=from_zero))
     _prepared.move_to_end(key)
@@ -170,24 +184,24 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
 
 
 def unsupported(problem: Problem) -> str | None:
-    """What the kernels do not support, by name."""
+    """Return what the kernels do not support, by name."""
     if problem.model.dtype != torch.float32:
         return f"its kernels are for float32, but the model is {problem.model.dtype}"
     return FAST.unsupported_reason(problem) or unsupported_size(problem)
 
 
 def unsupported_size(problem: Problem) -> str | None:
-    """The regions that are too large for the kernels."""
+    """Return the regions that are too large for the kernels."""
     for k, layer in enumerate(problem.model.spec.layers[: problem.phase.layer], start=1):
-        if math.prod(layer.pool_shape) > MAX_REGION:
+        if math.prod(layer.pool_shape) > _LIMITS.region:
             return (
                 f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements (it"
-                f" supports at most {MAX_REGION})"
+                f" supports at most {_LIMITS.region})"
             )
-        if math.prod(cell_sides(layer.pool_shape, layer.strides)) > MAX_CELL:
+        if math.prod(cell_sides(layer.pool_shape, layer.strides)) > _LIMITS.cell:
             strides = f"{times(layer.strides)} elements"
             return (
                 f"the pooling regions of layer {k} have a stride of {strides} (it supports at most"
-                f" {MAX_CELL})"
+                f" {_LIMITS.cell})"
             )
     return None

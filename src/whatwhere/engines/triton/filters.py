@@ -56,7 +56,8 @@ class TritonFilterMap(LinearMap):
         return unit * self.correlation(shape)
 
     def correlation(self, shape: LayerShape) -> Tensor:
-        """The gradient of layer k's filters from z_k and the error below it, [C, B, K, L]."""
+        """Return the gradient of layer k's filters from z_k and the error below it, [C, B, K,
+        L]."""
         workspace, (inner, outer) = (
             self.workspace,
             (shape.cell_row, math.prod(shape.taps) * shape.block_row),
@@ -85,8 +86,8 @@ class TritonFilterMap(LinearMap):
 
 @triton.jit
 def correlate(z, error, out, rows, SHAPE: tl.constexpr, N: tl.constexpr, STEPS: tl.constexpr):
-    """One tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r, into
-    out [shares, s B, taps · s C]."""
+    """Compute one tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r,
+    into out [shares, s B, taps · s C]."""
     INNER: tl.constexpr = SHAPE.cell_row
     OUTER: tl.constexpr = SHAPE.block_row
     R: tl.constexpr = SHAPE.taps[1]

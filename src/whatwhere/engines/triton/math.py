@@ -68,15 +68,15 @@ formulas: Any = compile_formulas(
 
 @triton.jit
 def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
-    """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this
-    moves nothing."""
+    """Return element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so
+    this moves nothing."""
     here = (tl.arange(0, PLACES) == i)[None, :, None]
     return tl.sum(tl.where(here, errors, 0.0), axis=1)
 
 
 @triton.jit
 def element(errors, i: tl.constexpr, SHAPE: tl.constexpr):
-    """The same, where regions overlap from a tuple of their elements."""
+    """Do the same where regions overlap from a tuple of their elements."""
     if SHAPE.tiled:  # noqa: SIM108
         error = place(errors, i, SHAPE.places)
     else:
@@ -97,7 +97,7 @@ def axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
 
 @triton.jit
 def pooled(errors, w, SHAPE: tl.constexpr):
-    """The errors at z pooled, g = Σ w e, and for each axis what the gradients of its Gaussian need:
+    """Pool the errors at z, g = Σ w e, and for each axis what the gradients of its Gaussian need:
 
         Σ w e (x - x̄)   and   Σ w e (x² - Σ q x²)          (see `ops.pooling.Weights.gradient`)
 

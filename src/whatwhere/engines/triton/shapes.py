@@ -34,7 +34,8 @@ CHUNK = 16  # maps that one program of the upward pass takes: the least that the
 
 
 def planes_of(size: int) -> int:
-    """How many numbers the weights along one axis are stored as: at 2 elements one says both."""
+    """Return how many numbers the weights along one axis are stored as: at 2 elements one says
+    both."""
     return (0, 1)[size - 1] if size <= 2 else size
 
 
@@ -47,22 +48,24 @@ def ceil_div(n: int, size: int) -> int:
 
 
 def both(function: Callable[[int, int], int], one: Pair, other: Pair) -> Pair:
-    """A function of two pairs, along rows and along columns."""
+    """Make a function of two pairs, along rows and along columns."""
     return function(one[0], other[0]), function(one[1], other[1])
 
 
 def cell_sides(pool_shape: Pair, strides: Pair) -> Pair:
-    """The sides of the regions if they do not overlap; otherwise the strides, but at least 2."""
+    """Return the sides of the regions if they do not overlap; otherwise the strides, but at least
+    2."""
     return both(lambda s, t: s if s == t else max(t, 2), pool_shape, strides)
 
 
 def power_of_two(n: int) -> int:
-    """The least power of two that is no less than n."""
+    """Return the least power of two that is no less than n."""
     return 1 << (n - 1).bit_length()
 
 
 def depth_block(inner: int) -> int:
-    """How many elements of a row one product takes: rows of any length are read in such pieces."""
+    """Return how many elements of a row one product takes: rows of any length are read in such
+    pieces."""
     return min(64, max(16, power_of_two(inner)))
 
 
@@ -107,7 +110,7 @@ class LayerShape:
 
 
 def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) -> LayerShape:
-    """The shape of a layer over maps of this size."""
+    """Return the shape of a layer over maps of this size."""
     maps, unpooled, grid = regions.shape[0], regions.shape[1:], regions.grid[1:]
     cell = cell_sides(spec.pool_shape, spec.strides)
     area, tiled = math.prod(cell), spec.strides == spec.pool_shape
@@ -155,7 +158,7 @@ def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) 
 
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
-    """The shapes of layers 1 … layer for images of this size."""
+    """Return the shapes of layers 1 … layer for images of this size."""
     below, shapes = (model.spec.target_channels, height, width), []
     for spec, regions in zip(
         model.spec.layers, model.at(height, width).regions[:layer], strict=False
@@ -192,19 +195,19 @@ def numbered(shape: LayerShape) -> Tensor:
 
 
 def lay_out(f: Tensor, sources: Tensor) -> Tensor:
-    """A matrix whose elements are those of f that `sources` numbers from 1, or 0."""
+    """Make a matrix whose elements are those of f that `sources` numbers from 1, or 0."""
     return torch.cat([f.new_zeros(1), f.flatten()])[sources]
 
 
 def filters_of(G: Tensor, shape: LayerShape) -> Tensor:
-    """The adjoint of `filter_blocks` for single blocks: every element of a filter is in s places
-    of G."""
+    """Return the adjoint of `filter_blocks` for single blocks: every element of a filter is in s
+    places of G."""
     return G.flatten()[block_places(shape, G.device)].sum(1).view(numbered(shape).shape)
 
 
 @cache
 def block_places(shape: LayerShape, device: torch.device) -> Tensor:
-    """Where each element of the filters is in G, [C B K L, s]."""
+    """Return where each element of the filters is in G, [C B K L, s]."""
     sources = filter_blocks(numbered(shape), shape).flatten()
     placed = sources.argsort(stable=True)[int((sources == 0).sum()) :]
     return placed.view(-1, shape.cell_area).to(device)
@@ -212,8 +215,8 @@ def block_places(shape: LayerShape, device: torch.device) -> Tensor:
 
 @cache
 def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    """The sources of G_t for every tap, [taps, s B, elements of a group of blocks], padded with
-    zeros."""
+    """Return the sources of G_t for every tap, [taps, s B, elements of a group of blocks], padded
+    with zeros."""
     rows, columns = (
         round_up(shape.cell_row, shape.down_depth),
         round_up(shape.group_row, shape.down_tile),
@@ -227,8 +230,8 @@ def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
 
 @cache
 def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    """The sources of G_tᵀ for every tap, [taps, s C, chunks · places · CHUNK]: its columns in
-    chunks of maps, padded with zeros."""
+    """Return the sources of G_tᵀ for every tap, [taps, s C, chunks · places · CHUNK]: its columns
+    in chunks of maps, padded with zeros."""
     area, columns, taps = shape.cell_area, shape.block_row, math.prod(shape.taps)
     # [t, a, b, y c]
     G = filter_blocks(numbered(shape), shape).view(taps, area, shape.maps, columns)

@@ -85,7 +85,7 @@ class Rule:
 
 @triton.jit
 def step(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
-    """The step along the gradient that a line search left, and z, with the weights after θ
+    """Take the step along the gradient that a line search left, and z, with the weights after θ
     moved."""
     tile, part = own_tile(numbers.rows, SHAPE.maps, M)
     at = plane_offset(tile, 1, SHAPE.maps)
@@ -104,8 +104,8 @@ def step(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.conste
 
 @triton.jit
 def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr):
-    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the
-    new features.
+    """Take the step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it;
+    the new features.
 
     `values` are g and p. With momentum, `uphill` are parts of FISTA's sum, and p becomes the
     change."""
@@ -142,7 +142,8 @@ def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: t
 
 @triton.jit
 def measure_features(tensors, p, part, exists, RULE: tl.constexpr):
-    """The parts of an image's penalty and number of non-zeros that a tile of features makes."""
+    """Measure the parts of an image's penalty and number of non-zeros that a tile of features
+    makes."""
     KIND: tl.constexpr = RULE.penalty[0]
     PARAMETER: tl.constexpr = RULE.penalty[1]
     cost = formulas.cost(p, (KIND, PARAMETER))
@@ -183,6 +184,6 @@ def mark_active(active, p, row, first_image, numbers, SHAPE: tl.constexpr):
 
 @triton.jit
 def some_in_row(mask):
-    """Whether any of a row is true, for every element of the row: features are sparse, so most rows
-    need no writing, and those that do are written whole, in wide stores."""
+    """Tell whether any of a row is true, for every element of the row: features are sparse, so most
+    rows need no writing, and those that do are written whole, in wide stores."""
     return tl.broadcast_to(tl.max(mask.to(tl.int32), axis=1, keep_dims=True) > 0, mask.shape)

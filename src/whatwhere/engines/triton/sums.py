@@ -11,7 +11,7 @@ BLOCK = tl.constexpr(256)  # images that a program of `shared_step` takes at a t
 
 @triton.constexpr_function
 def sum_block(count):
-    """How many parts a sum takes at a time."""
+    """Return how many parts a sum takes at a time."""
     return min(512, 1 << (count - 1).bit_length())
 
 
@@ -36,8 +36,8 @@ def sum_rows(parts, out, COUNT: tl.constexpr):
 
 @triton.jit
 def measure(parts, out, factor, BELOW: tl.constexpr, ABOVE: tl.constexpr):
-    """The objective's parts of every image, one program each: BELOW parts of ‖e‖², ABOVE of the
-    features' sums."""
+    """Measure the objective's parts of every image, one program each: BELOW parts of ‖e‖², ABOVE of
+    the features' sums."""
     image = tl.program_id(0)
     tl.store(out[0] + image, factor * row_sum(parts[0], BELOW))
     tl.store(out[1] + image, row_sum(parts[1], ABOVE))

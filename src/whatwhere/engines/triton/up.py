@@ -33,8 +33,8 @@ from whatwhere.engines.triton.weights import (
 def up(
     tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr
 ):
-    """The error at z (a product, or what `propagate` left where regions overlap), pooled with the
-    weights: g. Then, all in registers, θ moves where the rule asks it: only where there are
+    """Pool the error at z (a product, or what `propagate` left where regions overlap), pooled with
+    the weights: g. Then, all in registers, θ moves where the rule asks it: only where there are
     features, but in the first step everywhere, so that θ comes within its bounds. By its role,
 
     between     g is handed to the layer above
@@ -106,7 +106,8 @@ def up(
 
 @triton.jit
 def gather(tensors, tile, room_y, room_x, SHAPE: tl.constexpr):
-    """The error at every element of regions that overlap, from cells of z; 0 beyond the map."""
+    """Gather the error at every element of regions that overlap, from cells of z; 0 beyond the
+    map."""
     S_Y: tl.constexpr = SHAPE.pool_shape[0]
     S_X: tl.constexpr = SHAPE.pool_shape[1]
     CELL_Y: tl.constexpr = SHAPE.cell[0]
@@ -176,9 +177,9 @@ def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
 
 @triton.jit
 def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
-    """A program's rows, and what the error below says about every element of these cells, [M,
-    places, maps], times the scale. BY_IMAGE: the rows are one cell of many images, so that blocks
-    beyond the border are left out."""
+    """Return a program's rows, and what the error below says about every element of these cells,
+    [M, places, maps], times the scale. BY_IMAGE: the rows are one cell of many images, so that
+    blocks beyond the border are left out."""
     INNER: tl.constexpr = SHAPE.block_row
     K: tl.constexpr = SHAPE.up_depth
     PIECES: tl.constexpr = (INNER + K - 1) // K
@@ -241,7 +242,7 @@ def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: t
 
 @triton.jit
 def propagate(tensors, z_error, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
-    """The error at z of a tile of cells, in the scale of the error below."""
+    """Propagate the error at z of a tile of cells, in the scale of the error below."""
     AREA: tl.constexpr = SHAPE.cell_area
     B: tl.constexpr = SHAPE.maps
     row, errors = errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)

@@ -10,7 +10,7 @@ columns.
 """
 
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
@@ -32,10 +32,10 @@ class Tile(NamedTuple):
     """What a program works on: rows (regions) and maps of tensors [rows, …, B], and which of them
     exist."""
 
-    row: Any
-    b: Any
-    here: Any
-    ahead: Any = 0  # of every map: how many rows further it is
+    row: tl.tensor
+    b: tl.tensor
+    here: tl.tensor
+    ahead: tl.tensor | int = 0  # of every map: how many rows further it is
 
 
 Strided = namedtuple("Strided", "data strides")  # a tensor in memory in any order
@@ -43,7 +43,8 @@ Strided = namedtuple("Strided", "data strides")  # a tensor in memory in any ord
 
 @triton.jit
 def own_tile(rows, B: tl.constexpr, M: tl.constexpr):
-    """The tile of a program without products, and which parts of an image's sums it makes."""
+    """Return the tile of a program without products, and which parts of an image's sums it
+    makes."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
@@ -54,7 +55,7 @@ def own_tile(rows, B: tl.constexpr, M: tl.constexpr):
 
 @triton.jit
 def plane_offset(tile, PLANES: tl.constexpr, B: tl.constexpr):
-    """Where the first plane of a tile is in a tensor [rows, PLANES, B]."""
+    """Return where the first plane of a tile is in a tensor [rows, PLANES, B]."""
     return (
         tile.row.to(tl.int64)[:, None] * (PLANES * B)
         + (tile.ahead * (PLANES * B) + tile.b)[None, :]
@@ -63,14 +64,14 @@ def plane_offset(tile, PLANES: tl.constexpr, B: tl.constexpr):
 
 @triton.jit
 def to_plane(x):
-    """A number from -1 to 1 to the nearest that can be stored."""
+    """Round a number from -1 to 1 to the nearest that can be stored."""
     return tl.floor(x * UNIT + 0.5).to(tl.int16)
 
 
 @triton.jit
 def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
-    """What is stored of w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first `room`
-    elements: the others do not exist."""
+    """Return what is stored of w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first
+    `room` elements: the others do not exist."""
     mu, gamma = theta
     planes = ()
     if S == 2:
@@ -99,8 +100,8 @@ def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
 
 @triton.jit
 def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
-    """The S weights along one axis, from the planes of a region that begin with this one; `like`
-    has their shape."""
+    """Return the S weights along one axis, from the planes of a region that begin with this one;
+    `like` has their shape."""
     w = ()
     if S == 1:
         w = (like * 0.0 + 1.0,)
@@ -114,14 +115,15 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
 
 @triton.jit
 def region_planes(y, x, room_y, room_x, SHAPE: tl.constexpr):
-    """What is stored of the weights of a region within one map, from θ along rows and columns."""
+    """Return what is stored of the weights of a region within one map, from θ along rows and
+    columns."""
     planes = axis_planes(y, room_y, SHAPE.pool_shape[0], SHAPE.ragged[0])
     return planes + axis_planes(x, room_x, SHAPE.pool_shape[1], SHAPE.ragged[1])
 
 
 @triton.jit
 def region_weights(planes, like, SHAPE: tl.constexpr):
-    """The weights of a region within one map: along rows, then along columns."""
+    """Return the weights of a region within one map: along rows, then along columns."""
     S_Y: tl.constexpr = SHAPE.pool_shape[0]
     return axis_weights(planes, 0, like, S_Y) + axis_weights(
         planes, axis_planes_of(S_Y), like, SHAPE.pool_shape[1]
@@ -130,7 +132,7 @@ def region_weights(planes, like, SHAPE: tl.constexpr):
 
 @triton.jit
 def load_planes(weights, tile, here, SHAPE: tl.constexpr):
-    """The planes of regions, from weights [N, h, w, planes, B]."""
+    """Load the planes of regions, from weights [N, h, w, planes, B]."""
     COUNT: tl.constexpr = SHAPE.weight_planes
     weights += plane_offset(tile, COUNT, SHAPE.maps)
     planes = ()
@@ -171,7 +173,8 @@ def store_theta(theta, tile, here, y, x, B: tl.constexpr):
 
 @triton.jit
 def room(row, SHAPE: tl.constexpr):
-    """How many elements of each region lie within the map, or more, along rows and columns."""
+    """Return how many elements of each region lie within the map, or more, along rows and
+    columns."""
     H: tl.constexpr = SHAPE.grid[0]
     W: tl.constexpr = SHAPE.grid[1]
     room_y = SHAPE.unpooled[0] - row // W % H * SHAPE.strides[0]
@@ -196,7 +199,7 @@ def take_theta(mu, gamma, theta, weights, rows, SHAPE: tl.constexpr, M: tl.const
 
 @triton.jit
 def strided(theta, tile, axis: tl.constexpr, SHAPE: tl.constexpr):
-    """Where θ of a tile is along one axis, in a tensor with strides."""
+    """Return where θ of a tile is along one axis, in a tensor with strides."""
     H: tl.constexpr = SHAPE.grid[0]
     W: tl.constexpr = SHAPE.grid[1]
     s = theta.strides

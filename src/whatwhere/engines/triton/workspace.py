@@ -47,7 +47,7 @@ class DownPass(NamedTuple):
 
 
 def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
-    """How `down` is launched over this many rows."""
+    """Return how `down` is launched over this many rows."""
     if rows <= FEW_ROWS:
         return DOWN_SINGLE if rows <= SINGLE_ROWS // 2 else DOWN_FEW
     options = DOWN if shape.down_tile == 64 else DOWN_NARROW
@@ -56,7 +56,7 @@ def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
 
 
 def up_registers(shape: LayerShape, role: str, fit: bool) -> dict[str, int]:
-    """The registers that suffice for `up`: with fewer, more programs share a processor."""
+    """Return the registers that suffice for `up`: with fewer, more programs share a processor."""
     if fit or shape.cell not in ((1, 1), (2, 2)):
         return {}
     return {"maxnreg": 80 if role == "between" else 128}
@@ -66,7 +66,7 @@ class Workspace(BatchMemory):
     """The memory of a batch and the steps over it."""
 
     def run(self) -> None:
-        """All T steps, and the measurements of the end."""
+        """Take all T steps, and the measurements of the end."""
         everything = slice(0, self.N)
         self.choose_scale()
         self.active.fill_(-1.0)
@@ -85,7 +85,7 @@ class Workspace(BatchMemory):
         self.measure(self.spec.steps)
 
     def take_first_step(self) -> None:
-        """The step from p = 0, whose pass up fits the pooling variables on its way."""
+        """Take the step from p = 0, whose pass up fits the pooling variables on its way."""
         for empty in (self.z[0], self.penalties, self.nonzeros):
             empty.zero_()
         self.reconstruct(self.N, top=1)
@@ -119,14 +119,14 @@ class Workspace(BatchMemory):
         return torch.cuda.stream(self.side)
 
     def join_streams(self) -> None:
-        """What follows waits for the side stream."""
+        """Let what follows wait for the side stream."""
         if self.side is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.side)
 
     # --- the arguments of kernels
 
     def tensors(self, k: int, images: slice, t: int = 0, **others: Tensor) -> Tensors:
-        """What kernels read and write of layer k and these images, in step t."""
+        """Return what kernels read and write of layer k and these images, in step t."""
         above = min(k, self.top - 1)
         last = len(self.momentum) - 1  # without momentum there is one row, which is never read
         tensors = Tensors(
@@ -157,7 +157,7 @@ class Workspace(BatchMemory):
     def numbers(
         self, rows: int, k: int, t: int, *, first_image: int = 0, next_step: int = 0
     ) -> Numbers:
-        """The numbers of a launch in step t."""
+        """Return the numbers of a launch in step t."""
         spec = self.spec
         sizes = spec.schedule.steps[t] if spec.schedule and t < spec.steps else None
         rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
@@ -240,8 +240,8 @@ class Workspace(BatchMemory):
         )
 
     def down_tensors(self, k: int, trial: bool) -> down.DownTensors:
-        """What `down` reads and writes from layer k. Layer 1 has no layer below, and the tensors in
-        its place are never used."""
+        """Return what `down` reads and writes from layer k. Layer 1 has no layer below, and the
+        tensors in its place are never used."""
         under = max(k - 2, 0)
         out = self.common
         if k > 1:
@@ -295,8 +295,8 @@ class Workspace(BatchMemory):
     def propagate_through(
         self, layers: range, images: slice, role: str, t: int, *, fit: bool = False
     ) -> None:
-        """The error below the first of these layers up through all of them, and what `role` does
-        with it at the top."""
+        """Propagate the error below the first of these layers up through all of them, and what
+        `role` does with it at the top."""
         if images.start == images.stop:
             return
         for k in layers:
@@ -314,8 +314,8 @@ class Workspace(BatchMemory):
         keep: bool = False,
         fit: bool = False,
     ) -> None:
-        """The error below layer k up to its features, and what `role` does with it there; `fit` θ
-        to it first."""
+        """Propagate the error below layer k up to its features, and do what `role` asks there;
+        `fit` θ to it first."""
         shape = self.shapes[k - 1]
         count = images.stop - images.start
         cells = count * shape.cells[0] * shape.cells[1]
@@ -354,7 +354,7 @@ class Workspace(BatchMemory):
             self.unpool(k, images, self.p[k - 1])
 
     def measure(self, t: int) -> None:
-        """The objective's parts before step t."""
+        """Measure the objective's parts before step t."""
         sums.measure[(self.N,)](
             (self.squares_below, self.penalties, self.nonzeros),
             (self.reconstruction[t], self.penalty[t], self.count[t]),
@@ -394,7 +394,7 @@ class Workspace(BatchMemory):
             sums.shared_step[programs](norms, self.beta[t], self.N, self.lam, SAMPLE=self.sample)
 
     def step(self, t: int, images: int) -> None:
-        """The step of the first images along the gradient that the line search left."""
+        """Take the step of the first images along the gradient that the line search left."""
         if images == 0:
             return
         shape = self.shapes[-1]
