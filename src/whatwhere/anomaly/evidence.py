@@ -277,7 +277,8 @@ class NormalPlaces:
     ) -> "NormalPlaces":
         """Learn from the descriptions [D, n] of each picture's places and which of them are known
         [n]; the bank has the chosen ones of all."""
-        inside = [x[:, k] for x, k in zip(descriptions, known, strict=True)]
+        parts = zip(descriptions, known, strict=True)
+        inside = [x if k.all() else x[:, k] for x, k in parts]
         distribution = Gaussian.of(inside)
         bank = distribution.whiten(torch.cat(list(descriptions), 1)[:, chosen])
         return cls(distribution, bank, nearest)
@@ -498,7 +499,7 @@ class ExpectedEvidence:
 def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
     """Return the evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile
     of each kind."""
-    values = maps[:, cells.known]
+    values = maps.flatten(1) if cells.known.all() else maps[:, cells.known]
     return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
@@ -550,12 +551,16 @@ def colour_of(cells: Cells) -> Tensor:
 def local_energy(cells: Cells) -> Tensor:
     """Return the energies around every cell, [D, rows, columns]; unknown cells are like the
     picture."""
-    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None])
+    energy = cells.energy
+    if not cells.known.all():
+        energy = torch.where(cells.known, energy, mean_energy(cells)[..., None])
     return around(energy, cells.search.around)
 
 
 def mean_energy(cells: Cells) -> Tensor:
-    return cells.energy[:, cells.known].mean(1, keepdim=True)
+    # Choosing all cells would copy them, which takes longer than their mean.
+    energy = cells.energy.flatten(1) if cells.known.all() else cells.energy[:, cells.known]
+    return energy.mean(1, keepdim=True)
 
 
 def surface_of(cells: Cells) -> Tensor:
