@@ -7,6 +7,7 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,6 +128,46 @@ def test_batches_in_threads_come_in_order_and_few_wait() -> None:
     finally:
         torch.set_num_threads(1)
     assert len(begun) == 24
+
+
+def test_blocks_are_compressed_while_the_next_are_inferred_and_few_wait(
+    tmp_path: Path,
+) -> None:
+    """At most `finishing` blocks wait, and an error of one ends the work."""
+    model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=2, filter_size=3),)))
+    images = ww.data.load(np.ones((6, 8, 8), np.float32))
+    recipe = ww.override(ww.Recipe.paper(model.spec), {"inference": {"steps": 1}, "batch_size": 1})
+    limits = replace(EncodeOptions().limits, block_images=1, finishing=2)
+    inferred: list[int] = []
+    waiting: list[int] = []
+    may_end = threading.Event()
+
+    class Slow(Encoder):
+        def _finish_block(self, *given: Any) -> None:
+            if len(inferred) < 3:
+                may_end.wait(20)
+            waiting.append(len(inferred))
+            super()._finish_block(*given)
+
+    def advance(count: int) -> None:
+        inferred.append(count)
+        if len(inferred) == 3:  # two blocks wait, and the third is inferred meanwhile
+            may_end.set()
+
+    options = EncodeOptions(limits=limits)
+    encoder = Slow(recipe, model, [(images, None)], options, "reference")
+    encoder.write(tmp_path / "slow.npz", advance)
+    assert waiting[0] == 3
+    assert len(ww.load_codes(tmp_path / "slow.npz")) == 6
+
+    class Failing(Encoder):
+        def _finish_block(self, *given: Any) -> None:
+            raise RunError("no space")
+
+    failing = Failing(recipe, model, [(images, None)], options, "reference")
+    with pytest.raises(RunError, match="no space"):
+        failing.write(tmp_path / "failing.npz", inferred.append)
+    assert not (tmp_path / "failing.npz").exists()
 
 
 def test_a_large_picture_in_tiles(tmp_path: Path) -> None:
@@ -261,13 +302,13 @@ def many_bars(folder: Path, times: int) -> Path:
     return folder / "many.npy"
 
 
-# a block for each batch
-SMALL_BLOCKS = ("--set", "limits.block_images=1")
+# a block for each batch, one of them compressed at a time
+SMALL_BLOCKS = ("--set", "limits.block_images=1", "--set", "limits.finishing=1")
 
 
 def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path: Path) -> None:
-    """Killed, then asked to end, then left alone: blocks that were complete are kept, and nothing
-    else; the result is the same file."""
+    """Killed, then asked to end, then left alone: blocks that were complete are kept, and the one
+    that is compressed when the command is asked to end; the result is the same file."""
     out = tmp_path / "new" / "codes.npz"
     images = many_bars(tmp_path, 6)
     kept = out.parent / ".codes.npz.blocks"
@@ -279,11 +320,11 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
         return {path.name: path.stat().st_mtime_ns for path in kept.glob("block*.npz")}
 
     before: dict[str, int] = {}
-    for number, status, complete in (
-        (signal.SIGKILL, -signal.SIGKILL, 1),
-        (signal.SIGTERM, 128 + signal.SIGTERM, 3),
+    for number, status, ends_at, complete in (
+        (signal.SIGKILL, -signal.SIGKILL, 1, 1),
+        (signal.SIGTERM, 128 + signal.SIGTERM, 3, 4),
     ):
-        ending = programs.Ending(number, block_name(complete))
+        ending = programs.Ending(number, block_name(ends_at))
         stopped = programs.start(encode, errors, ending=ending)
         stopped.join(120)
         assert stopped.exitcode == status

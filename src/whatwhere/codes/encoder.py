@@ -3,8 +3,10 @@
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -139,23 +141,26 @@ class Encoder:
                 check_name(out)
                 opened.enter_context(kept.opened())
             each = opened.enter_context(self._map())
-            for number, block in enumerate(self.blocks):
-                if not kept.has_block(number):
-                    self._write_block(kept, number, block, each, advance)
+            with _finishing(self.options.limits.finishing) as finish:
+                for number, block in enumerate(self.blocks):
+                    if not kept.has_block(number):
+                        parts = self._infer_block(kept, number, block, each, advance)
+                        finish(partial(self._finish_block, kept, number, block, *parts))
             counts = [sum(batch.length for batch in block) for block in self.blocks]
             blocks = [kept.block(number) for number in range(len(counts))]
             join_blocks(out, blocks, counts, self.record, self._images_checksum)
 
-    def _write_block(
+    def _infer_block(
         self,
         kept: KeptBlocks,
         number: int,
         block: list[Batch],
         each: Callable[..., Iterator[CodeRows]],
         advance: Advance,
-    ) -> None:
-        """Infer a block, after the batches of it that a stopped command left, and store it. Batches
-        are stored from time to time, and when this command is stopped."""
+    ) -> tuple[list[CodeRows], int]:
+        """Infer a block, after the batches of it that a stopped command left; return its batches,
+        and how many of them are stored. Batches are stored from time to time, and when this command
+        is stopped."""
         parts = kept.batches(number)
         saved = len(parts)
         saved_at = time.monotonic()
@@ -166,6 +171,22 @@ class Encoder:
                     kept.keep_batches(number, saved, parts[saved:])
                     saved = len(parts)
                     saved_at = time.monotonic()
+        except BaseException:
+            with suppress(RunError):  # a full disk does not hide why the work stopped
+                kept.keep_batches(number, saved, parts[saved:])
+            raise
+        return parts, saved
+
+    def _finish_block(
+        self,
+        kept: KeptBlocks,
+        number: int,
+        block: list[Batch],
+        parts: list[CodeRows],
+        saved: int,
+    ) -> None:
+        """Compress and store a block; store its batches if that fails."""
+        try:
             kept.write_block(number, self._arrays(block, parts), compress=not self.options.exact)
         except BaseException:
             if not kept.block(number).exists():
@@ -327,6 +348,27 @@ class Encoder:
             f"{self.record.settings} {self._images_checksum} {self.shard} {counts} {self.engine}"
         )
         return text_checksum(facts)
+
+
+@contextmanager
+def _finishing(most: int) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Yield a function that does work in a thread while the next work begins, and raises the error
+    of earlier work. It waits while `most` are not done, so that few blocks are in memory. The
+    context ends when all are done.
+
+    A GPU infers pictures faster than one thread compresses their codes.
+    """
+    waiting: deque[Future[None]] = deque()
+
+    def finish(work: Callable[[], None]) -> None:
+        while waiting and (len(waiting) >= most or waiting[0].done()):
+            waiting.popleft().result()
+        waiting.append(pool.submit(work))
+
+    with ThreadPoolExecutor(most, thread_name_prefix="whatwhere-codes") as pool:
+        yield finish
+        for work in waiting:
+            work.result()
 
 
 def _pixels_checksum(images: Images) -> str:

@@ -18,6 +18,8 @@ class _WorkLimits(Checked):
     batch_work     connected weights × pixels × steps of a batch for each thread: 4 pictures of
                    128 × 128 pixels until they converge, about 10 s of a core. A command that is
                    stopped loses the work of one batch
+    finishing      blocks that are compressed at the same time, each in a thread; they are in
+                   memory, about 100 MB for pictures of 128 × 128 pixels with pooling variables
     """
 
     block_images: Count = 1000
@@ -26,6 +28,7 @@ class _WorkLimits(Checked):
     large_picture: Count = 1 << 20
     batch_pixels: Count = 1 << 22
     batch_work: Positive = 6.6e11
+    finishing: Count = 8
 
 
 @dataclass(frozen=True, kw_only=True)
