@@ -21,6 +21,8 @@ class StackSettings:
 
     smoothing     standard deviation, in pixels, of the blur under which frames are aligned
     rounds        steps of the alignment after a first guess by correlation
+    least         shift in pixels from which on a frame is moved: the interpolation of less costs
+                  more than it gains
     boxes         sides, in pixels, of the squares whose mean difference is tested: small ones show
                   filaments, large ones faint changes
     same          standard errors up to which a mean difference is noise, and those from which on it
@@ -29,6 +31,7 @@ class StackSettings:
 
     smoothing: float = 1.5
     rounds: int = 6
+    least: float = 0.05
     boxes: tuple[int, ...] = (3, 7, 15)
     same: tuple[float, float] = (2.5, 4.0)
 
@@ -113,7 +116,7 @@ Shift = tuple[float, float]
 
 def find_shift(other: Tensor, frame: Tensor, settings: StackSettings = _DEFAULT) -> Shift:
     """Return how far a frame [C, H, W] shows the same further down and right than another one; 0
-    where it is less than a twentieth of a pixel."""
+    where it is hardly anything."""
     a, b = (_blur(x.mean(0), settings.smoothing) for x in (frame, other))
     best, shift = min((_misfit(a, b, guess), guess) for guess in ((0.0, 0.0), _correlate(a, b)))
     for _ in range(settings.rounds):
@@ -131,7 +134,7 @@ def find_shift(other: Tensor, frame: Tensor, settings: StackSettings = _DEFAULT)
         if misfit >= best:
             break
         shift, best = new, misfit
-    return shift if max(map(abs, shift)) >= 0.05 else (0.0, 0.0)
+    return shift if max(map(abs, shift)) >= settings.least else (0.0, 0.0)
 
 
 def shifted(frame: Tensor, shift: Shift) -> tuple[Tensor, Tensor, float]:
