@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
     "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
     "benchmarks/restoration/camera_noise.py": "learns the classifier of cameras from its features",
+    "benchmarks/restoration/camera_shares.py": "measures what the classifier of cameras removes",
     "benchmarks/restoration/colour.py": "another rule for the length of filters",
     "benchmarks/restoration/denoiser_colour.py": "trains on planes as the denoiser restores them",
     "benchmarks/signals/recordings.py": "the choices that training makes from a recording",

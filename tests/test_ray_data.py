@@ -12,6 +12,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.anomaly import AnomalyDetector, open_pictures
 from whatwhere.classification import describe_images
+from whatwhere.errors import ImageError, MissingColumn, SeveralSizes
 from whatwhere.ray_data import Denoise, Describe, Encode, Score, latents_of
 from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
@@ -100,6 +101,63 @@ def killed_once() -> type[Encode]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return KilledOnce
+
+
+def column(*cells: object) -> np.ndarray:
+    """A column of a batch whose cells may be anything."""
+    made = np.empty(len(cells), object)
+    made[:] = cells
+    return made
+
+
+@pytest.fixture(scope="module", params=[Encode, Describe, Denoise])
+def worker(request, run):
+    if request.param is Denoise:
+        return Denoise(0.1, device="cpu")
+    return request.param(run, **({"spec": SPEC} if request.param is Encode else {}), **PLAIN)
+
+
+def test_hostile_cells_are_errors_of_ours(worker, tmp_path):
+    """A worker that raises anything else would be started again and again."""
+    picture = tiny.bars(1)[0][0]
+    os.mkfifo(tmp_path / "pipe")
+    hostile = [
+        column(picture, None),
+        column("x"),
+        column({"bytes": b""}),
+        column({"bytes": b"\x89PNG\r\n\x1a\n" + b"x" * 99}),
+        column({"bytes": None, "path": str(tmp_path / "missing.png")}),
+        column({"bytes": None, "path": str(tmp_path / "pipe")}),
+        column({"bytes": None, "path": str(tmp_path)}),
+        column(picture[:0]),
+        column(picture[0]),
+        np.full((1, 8, 8), "x"),
+        np.full((1, 8, 8), 1j),
+        picture[None] * np.nan,
+        picture[None] + np.inf,
+    ]
+    for pictures in hostile:
+        with pytest.raises(ImageError):
+            worker({"image": pictures})
+
+
+def test_a_batch_without_the_column_names_those_that_it_has(worker):
+    with pytest.raises(MissingColumn) as raised:
+        worker({"picture": tiny.bars(1)[0], "path": np.array(["a"])})
+    assert (raised.value.given, raised.value.known) == ("image", ("picture", "path"))
+
+
+def test_a_batch_without_rows_stays_one(worker):
+    """Ray makes them where a filter has left nothing."""
+    found = worker({"image": tiny.bars(1)[0][:0], "path": np.array([], str)})
+    assert list(found) == ["path"]
+
+
+def test_descriptors_of_several_sizes_are_an_error(run):
+    picture = tiny.bars(1)[0][0]
+    with pytest.raises(SeveralSizes) as raised:
+        Describe(run, **PLAIN)({"image": column(picture, picture[:8])})
+    assert raised.value.sizes == ((8, 10), (10, 10))
 
 
 @pytest.mark.slow

@@ -36,8 +36,11 @@ Random = np.random.Generator
 Pixels = np.ndarray
 
 
-def pictures(data: Path, count: int, side: int) -> Iterator[tuple[str, str, Pixels]]:
-    """Name of the set, name and pixels [H, W] or [H, W, 3] of `count` pictures of every set."""
+def pictures(
+    data: Path, count: int, side: int, sets: list[str] | None = None
+) -> Iterator[tuple[str, str, Pixels]]:
+    """Name of the set, name and pixels [H, W] or [H, W, 3] of `count` pictures of every set, or of
+    these sets."""
     archives = {
         "photographs": ("photographs/cbsd432.tar", "", "RGB"),
         "photographs-grey": ("photographs/cbsd432.tar", "", "L"),
@@ -57,6 +60,8 @@ def pictures(data: Path, count: int, side: int) -> Iterator[tuple[str, str, Pixe
         "cameras": ("unseen/noisy.zip", "camera/clean/", "RGB"),
     }
     for name, (archive, start, mode) in archives.items():
+        if sets and name not in sets:
+            continue
         files = _members(data / archive, start)
         step = max(1, len(files) // count)
         for path in sorted(files)[::step][:count]:
@@ -65,6 +70,8 @@ def pictures(data: Path, count: int, side: int) -> Iterator[tuple[str, str, Pixe
                 mode = "RGB"
             yield name, path, _middle(np.asarray(picture.convert(mode)), side)
     for name, file in (("mnist", "mnist/t10k-images-idx3-ubyte.gz"),):
+        if sets and name not in sets:
+            continue
         images = ww.data.load(data / file)
         for i in range(count):
             yield name, str(i), np.rint(255 * np.asarray(images[i : i + 1])[0, 0]).astype(np.uint8)
@@ -159,8 +166,10 @@ NOISES: dict[str, Callable[[Pixels, Random], tuple[Pixels, Pixels]]] = {
     "white-60": lambda x, r: (white(x, r, 60), x),
     "photons-2": lambda x, r: (photons(x, r, 2, 15, 1.5), photons_truth(x, 15)),
     "photons-10": lambda x, r: (photons(x, r, 10, -10 + 10, 0), photons_truth(x, 0)),
+    "correlated-3": lambda x, r: (correlated(x, r, 3, 0.8), x),
     "correlated-8": lambda x, r: (correlated(x, r, 8, 0.6), x),
     "correlated-25": lambda x, r: (correlated(x, r, 25, 0.8), x),
+    "jpeg-4": lambda x, r: (jpeg(white(x, r, 4), 90), x),
     "jpeg-10": lambda x, r: (jpeg(white(x, r, 10), 90), x),
     "jpeg-25": lambda x, r: (jpeg(white(x, r, 25), 75), x),
     "camera-weak": lambda x, r: (
@@ -192,9 +201,7 @@ def measure(a: argparse.Namespace) -> None:
     a.out.parent.mkdir(exist_ok=True)
     wanted = a.noises or list(NOISES)
     with a.out.open("a", encoding="utf-8") as file:
-        for group, name, x in pictures(a.data, a.count, a.side):
-            if a.sets and group not in a.sets:
-                continue
+        for group, name, x in pictures(a.data, a.count, a.side, a.sets):
             own = None
             for kind in wanted:
                 if (group, name, kind) in done or (kind.startswith("camera") and x.ndim == 2):

@@ -70,22 +70,31 @@ METHODS: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
 
 def compare(beats: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
     """Precision, recall and F1 against the beats, both sorted."""
-    if not len(seconds):
-        return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
-    nearest = seconds[np.abs(seconds[:, None] - beats).argmin(0)]
-    moved = seconds - np.median(nearest - beats)
+    scores = moved_and_matched(beats, seconds, NEAR)
+    return {key: scores[key] for key in ("precision", "recall", "f1")}
+
+
+def moved_and_matched(true: np.ndarray, found: np.ndarray, near: float) -> dict[str, float]:
+    """Precision, recall and F1 of sorted times within `near` of the true ones, after the median
+    delay, each counted once."""
+    scores = {"true": len(true), "found": len(found), "delay": 0.0}
+    if not len(found) or not len(true):
+        return {**scores, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+    nearest = found[np.abs(found[:, None] - true).argmin(0)]
+    scores["delay"] = float(np.median(nearest - true))
+    moved = found - scores["delay"]
     both = 0
     at = 0
-    for beat in beats:
-        while at < len(moved) and moved[at] < beat - NEAR:
+    for time_of_one in true:
+        while at < len(moved) and moved[at] < time_of_one - near:
             at += 1
-        if at < len(moved) and moved[at] <= beat + NEAR:
+        if at < len(moved) and moved[at] <= time_of_one + near:
             both += 1
             at += 1
-    precision = both / len(seconds)
-    recall = both / len(beats)
-    f1 = 2 * both / (len(seconds) + len(beats))
-    return {"precision": precision, "recall": recall, "f1": f1}
+    precision = both / len(found)
+    recall = both / len(true)
+    f1 = 2 * both / (len(found) + len(true))
+    return {**scores, "precision": precision, "recall": recall, "f1": f1}
 
 
 def main() -> None:

@@ -66,6 +66,38 @@ class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
 
 
+class MissingColumn(ImageError):
+    """A table without the column of its pictures.
+
+    given  the name of the column
+    known  the columns that it has
+    """
+
+    def __init__(self, given: str, known: Iterable[str]) -> None:
+        self.given = given
+        self.known = tuple(known)
+        others = f"the columns {listed(self.known)}" if self.known else "none"
+        super().__init__(
+            f"The table has no column {given!r}; it has {others}. Name the column of the pictures:"
+            " column=…"
+        )
+
+
+class SeveralSizes(ImageError):
+    """Pictures of several sizes where they must have one.
+
+    sizes  their heights and widths
+    """
+
+    def __init__(self, sizes: Iterable[tuple[int, int]]) -> None:
+        self.sizes = tuple(sizes)
+        written = listed(f"{height} × {width}" for height, width in self.sizes[:5])
+        super().__init__(
+            f"The pictures of a batch have {len(self.sizes)} sizes, such as {written} pixels;"
+            " expected one size. Scale them first, or give each batch pictures of one size."
+        )
+
+
 class RunError(WhatwhereError):
     """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 

@@ -35,6 +35,7 @@ from whatwhere.data import Images, load
 from whatwhere.data.arrays import Channels
 from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.engines.devices import choose_device
+from whatwhere.errors import ImageError, MissingColumn, SeveralSizes, listed
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.learned_steps import resolve_steps, saved_steps
 from whatwhere.inference.target import in_model_units
@@ -83,7 +84,7 @@ class Encode:
         self.engine = engine
 
     def __call__(self, batch: Columns) -> Columns:
-        rows: list[Columns] = [{} for _ in batch[self.column]]
+        rows: list[Columns] = [{} for _ in pictures_of(batch, self.column)]
         for numbers, images in same_sizes(batch[self.column]):
             pixels = in_model_units(self.model.spec, images)
             spec = resolve_lam(self.model, pixels, self.spec)
@@ -118,7 +119,10 @@ class Describe:
         self.engine = engine
 
     def __call__(self, batch: Columns) -> Columns:
-        images = load(stacked(batch[self.column]))
+        pictures = pictures_of(batch, self.column)
+        if not len(pictures):
+            return added(batch, self.column, [])
+        images = load(stacked(pictures))
         found = describe_images(self.model, images, self.recipe, engine=self.engine)
         kept = {name: values for name, values in batch.items() if name != self.column}
         return {**kept, "descriptor": np.asarray(found)}
@@ -138,7 +142,7 @@ class Denoise:
         self.column = column
 
     def __call__(self, batch: Columns) -> Columns:
-        rows: list[Columns] = [{} for _ in batch[self.column]]
+        rows: list[Columns] = [{} for _ in pictures_of(batch, self.column)]
         for numbers, images in same_sizes(batch[self.column]):
             clean = denoise(images[:], self.denoiser, self.noise)
             for number, picture in zip(numbers, clean, strict=True):
@@ -166,7 +170,7 @@ class Score:
     def __call__(self, batch: Columns) -> Columns:
         from whatwhere.anomaly import open_pictures
 
-        count = len(batch[self.column])
+        count = len(pictures_of(batch, self.column))
         scores = np.zeros(count)
         for numbers, images in same_sizes(batch[self.column]):
             opened = open_pictures(images)
@@ -174,6 +178,14 @@ class Score:
         kept = {name: values for name, values in batch.items() if name != self.column}
         limit = self.detector.threshold_.value
         return {**kept, "score": scores, "anomaly": scores > limit}
+
+
+def pictures_of(batch: Columns, column: str) -> Array:
+    """Return the column of the pictures of a batch, which Ray may have left without rows."""
+    if column not in batch:
+        raise MissingColumn(column, batch)
+    pictures: Array = batch[column]
+    return pictures
 
 
 def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Images]]:
@@ -191,7 +203,16 @@ def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Images]]:
 
 def stacked(pictures: Array) -> Array:
     """Return the pictures of a column as one array [N, H, W] or [N, H, W, C]."""
-    return np.stack([as_array(picture) for picture in pictures])
+    arrays = [as_array(picture) for picture in pictures]
+    shapes = sorted({array.shape for array in arrays})
+    if len(shapes) > 1 and all(len(shape) in (2, 3) for shape in shapes):
+        raise SeveralSizes(sorted({shape[:2] for shape in shapes}))
+    if len(shapes) > 1:
+        raise ImageError(
+            f"The pictures of a batch have the shapes {listed(shapes)}; expected [H, W] or"
+            " [H, W, C], the same for all."
+        )
+    return np.stack(arrays)
 
 
 def as_array(picture: object) -> Array:
@@ -272,7 +293,7 @@ def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:
     """Return the other columns of a batch, and those of its rows, whose values may differ in
     length."""
     kept = {name: values for name, values in batch.items() if name != column}
-    for name in rows[0]:
+    for name in rows[0] if rows else ():
         values = np.empty(len(rows), object)
         for number, row in enumerate(rows):
             values[number] = row[name]

@@ -1,6 +1,7 @@
 """Every command that writes asks before it replaces a file of somebody else, and never writes onto
 what it reads."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,8 +128,19 @@ def test_every_command_is_here() -> None:
 
 
 def run(name: str, words: tuple[Any, ...], out: Path) -> Any:
+    """Run a command; one that takes minutes, such as a demo that was not refused, is stopped."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
     line = [*name.split(), *(str(out if word == OUT else word) for word in words)]
-    return CliRunner().invoke(app, line)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(120)
+    try:
+        return CliRunner().invoke(app, line)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,6 +154,8 @@ def test_a_file_of_somebody_else_is_not_replaced(name: str, place: Place, tmp_pa
     ended = run(name, case.words, out)
     assert isinstance(ended.exception, RunError), ended.output
     assert "exists already" in str(ended.exception)
+    work = [line for line in ended.output.splitlines() if not line.startswith("loading")]
+    assert work == [], "it asks before it works"
     assert file.read_bytes() == b"mine"
 
 

@@ -6,7 +6,7 @@ import torch
 import whatwhere as ww
 from pictures_to_restore import blurred, discs, error
 from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
-from whatwhere.restoration.camera import share_without_direction
+from whatwhere.restoration.camera import share_of_camera_noise, share_without_direction
 
 DENOISER = load_denoiser()
 
@@ -51,6 +51,22 @@ def test_removed_noise_has_no_direction_and_removed_stripes_have_one() -> None:
     # nothing to measure
     assert share_without_direction(0 * noise) == 1
     assert share_without_direction(noise[:, :9, :9]) == 1
+
+
+def test_a_part_is_removed_where_the_estimate_may_be_texture() -> None:
+    """Noise everywhere; less than the estimate says; and detail that was removed along edges."""
+    noise = torch.stack([blurred(0.8, (128, 136), seed) for seed in range(3)])
+    clean = discs(128, 136, 6).double().expand(3, -1, -1)
+    sigma = float(noise.mean(0).std())
+    assert share_of_camera_noise(noise, clean, sigma) == pytest.approx(0.9)
+    assert share_of_camera_noise(noise, clean, 2 * sigma) == pytest.approx(0.5)
+    edges = torch.zeros(128, 136, dtype=torch.float64)
+    edges[1:, 1:] = (clean[0].diff(dim=0)[:, 1:].abs() + clean[0].diff(dim=1)[1:].abs()) > 0.01
+    near = torch.nn.functional.max_pool2d(edges[None], 9, 1, 4)[0]
+    assert share_of_camera_noise(noise * (0.2 + 2 * near), clean, sigma) <= 0.9 * 0.7 + 1e-9
+    # nothing to measure
+    assert share_of_camera_noise(0 * noise, clean, sigma) <= 0.5
+    assert share_of_camera_noise(noise[:, :7, :7], clean[:, :7, :7], sigma) > 0.4
 
 
 def test_a_texture_that_was_taken_for_noise_stays() -> None:

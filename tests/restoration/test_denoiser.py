@@ -247,3 +247,21 @@ def test_what_is_not_noise_is_put_back() -> None:
     assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.04)
     assert share_of_noise(removed, 0.1, 1.0) == 0
     assert share_of_noise(removed[:5, :5], 0.1, 0.7) == 0  # too few pixels to tell
+
+
+@pytest.mark.parametrize(("sigma", "passes"), [(0.12, 1), (0.03, 2)])
+def test_progress_counts_both_passes_of_a_plane_as_one(sigma: float, passes: int) -> None:
+    """Faint noise needs a second pass: the first one is then half of the work."""
+    done: list[int] = []
+    spec = RestorationSpec(quality=8, tile=64)
+    denoise(
+        noisy(picture(128, 128), sigma)[None, None],
+        DENOISER,
+        sigma,
+        spec=spec,
+        progress=done.append,
+    )
+    assert sum(done) == 128 * 128
+    tiles = 4 * passes
+    assert len(done) == tiles + (passes == 1)
+    assert done[:4] == [64 * 64 // 2] * 4

@@ -7,11 +7,12 @@ from torch import Tensor
 from pictures_to_restore import discs, error, noisy
 from whatwhere.restoration import inpaint, load_denoiser
 from whatwhere.restoration.fill import (
-    continued,
+    FillSettings,
+    _continued,
+    _laplacian,
+    _smooth_fill,
     faint_detail,
     fill_in,
-    laplacian,
-    smooth_fill,
 )
 
 DENOISER = load_denoiser()
@@ -24,10 +25,10 @@ def known_pixels(images: Tensor, missing: float) -> Tensor:
 def test_a_smooth_fill_keeps_what_is_known_and_ramps() -> None:
     ramp = torch.linspace(0, 1, 37).expand(30, 37)
     known = known_pixels(ramp, 0.7)
-    filled = smooth_fill(ramp * known, known)
+    filled = _smooth_fill(ramp * known, known)
     assert torch.equal(filled[known > 0], ramp[known > 0])
     assert (filled - ramp).abs().max() < 0.12
-    assert torch.equal(smooth_fill(ramp * 0 + 0.4, torch.eye(30, 37)), torch.full((30, 37), 0.4))
+    assert torch.equal(_smooth_fill(ramp * 0 + 0.4, torch.eye(30, 37)), torch.full((30, 37), 0.4))
 
 
 @pytest.mark.parametrize("missing", [0.3, 0.8])
@@ -36,7 +37,7 @@ def test_missing_pixels_are_nearer_to_the_truth_than_a_smooth_fill(missing: floa
     known = known_pixels(truth, missing)
     result = inpaint(torch.where(known > 0, truth, torch.nan), known, DENOISER)
     assert torch.equal(result[known > 0], truth[known > 0])
-    smooth = smooth_fill(truth[0, 0] * known[0, 0], known[0, 0])
+    smooth = _smooth_fill(truth[0, 0] * known[0, 0], known[0, 0])
     assert error(result, truth) < 0.8 * error(smooth, truth[0, 0])
 
 
@@ -50,7 +51,7 @@ def test_the_first_round_begins_with_gaps_of_the_least_curvature() -> None:
     truth = 0.5 + 40 * waves(30, 32)
     known = known_pixels(truth, 0.5)
     fill_in(denoise, truth, known, 0.0, 16)
-    assert error(planes[0], truth) < 0.5 * error(smooth_fill(truth, known), truth)
+    assert error(planes[0], truth) < 0.5 * error(_smooth_fill(truth, known), truth)
 
 
 def test_the_grid_moves_on_and_early_rounds_have_a_quarter_of_its_shifts() -> None:
@@ -96,10 +97,10 @@ def test_a_gap_has_the_least_curvature() -> None:
     square, vanishes."""
     values = 255 * waves(20, 22)
     known = known_pixels(values, 0.6) > 0
-    result = continued(values * known, known)
+    result = _continued(values * known, known, FillSettings())
     assert torch.equal(result[known], values[known])
     start, end = (
-        (laplacian(laplacian(u)) + 0.01 * u)[~known].square().sum()
+        (_laplacian(_laplacian(u)) + 0.01 * u)[~known].square().sum()
         for u in (values * known, result)
     )
     assert end < 1e-6 * start

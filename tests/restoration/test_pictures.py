@@ -333,9 +333,8 @@ def test_values_are_rounded_and_cut_off() -> None:
 
 
 def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    monkeypatch.setattr("whatwhere.restoration.dictionary.BATCHES", 2)
     Image.fromarray(pixels(size=48)).save(folder / "2.png")
     for name, option in (("a", ()), ("b", ("--learn",)), ("c", ("dictionary",))):
         output = whatwhere(

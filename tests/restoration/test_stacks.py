@@ -11,7 +11,7 @@ from pictures_to_restore import discs, error
 from tiny_run import whatwhere
 from whatwhere.restoration import NoiseEstimate, RestorationSpec, denoise
 from whatwhere.restoration.restore import frame_window
-from whatwhere.restoration.stacks import StackSettings, merge_frames, move_onto, scale_to
+from whatwhere.restoration.stacks import find_shift, merge_frames, scale_to, shifted
 
 SPEC = RestorationSpec(quality=8, frames=4)
 ONE = RestorationSpec(quality=8)
@@ -55,7 +55,7 @@ def test_frames_are_moved_by_parts_of_a_pixel() -> None:
     rows, columns = (torch.fft.fftfreq(128, dtype=torch.float64) for _ in range(2))
     phase = torch.exp(-2j * torch.pi * (1.3 * rows[:, None] - 2.6 * columns))
     moved = torch.fft.ifft2(spectrum * phase).real
-    back, inside, kept = move_onto(moved[None], scene[None], StackSettings())
+    back, inside, kept = shifted(moved[None], find_shift(moved[None], scene[None]))
     inner = slice(8, -8)
     assert error(back[0, inner, inner], scene[inner, inner]) < 0.004
     assert 0.3 < kept < 1
@@ -68,10 +68,24 @@ def test_brightness_is_equalised_and_the_deviation_is_true() -> None:
     bleached = given * torch.tensor([1.0, 0.9, 1.1, 0.8])[:, None, None]
     scaled, factors = scale_to(bleached[:, None], 0, noise)
     assert factors == pytest.approx([1, 1 / 0.9, 1 / 1.1, 1 / 0.8], rel=0.02)
-    merged = merge_frames(noise.stabilise(scaled), 0, factors)
-    left = (merged.mean[0] - truth[0] / 0.1)[4:-4, 4:-4]
+    merged = merge_frames(scaled, 0, noise, factors)
+    left = (merged.mean[0] - truth[0])[4:-4, 4:-4] / 0.1
     assert float(left.std()) == pytest.approx(float(merged.deviation.mean()), rel=0.15)
     assert float(merged.deviation.mean()) < 0.6
+
+
+def test_few_photons_are_averaged_before_their_noise_is_made_even() -> None:
+    """The mean of roots of few photons says less than the root of their mean."""
+    truth = (0.2 + 2 * discs(96, 96, 3)).expand(4, -1, -1)
+    counts = torch.poisson(truth, generator=torch.Generator().manual_seed(0))
+    noise = NoiseEstimate(gain=1.0)
+    merged = merge_frames(counts[:, None].double(), 0, noise, [1.0] * 4)
+    roots = noise.restore_units(noise.stabilise(counts).mean(0))
+    assert error(merged.mean[0], truth[0]) < 0.95 * error(roots, truth[0])
+    assert float(merged.deviation.median()) == pytest.approx(0.5, abs=0.06)
+    half = NoiseEstimate(0.4, 0.2, 0.1).averaged(0.5)
+    for x in (0.3, 1.0):
+        assert half.variance_at(x) == pytest.approx(NoiseEstimate(0.4, 0.2, 0.1).variance_at(x) / 4)
 
 
 def test_the_window_of_frames_stays_in_the_film() -> None:

@@ -10,7 +10,7 @@ import torch
 import whatwhere as ww
 from whatwhere.errors import ImageError
 from whatwhere.signals.files import encode
-from whatwhere.signals.recording import Signals, cut_windows, training_windows
+from whatwhere.signals.recording import Signals, cut_windows, training_windows, unknown_gaps
 
 
 @pytest.fixture
@@ -306,3 +306,23 @@ def test_a_file_that_needs_mne_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_bytes(b"0")
     with pytest.raises(ImageError, match="pip install mne"):
         ww.data.load(path)
+
+
+def lines_of(file: Path) -> list[str]:
+    return file.read_text().splitlines()
+
+
+def test_a_column_that_never_changes_is_no_channel(tmp_path: Path) -> None:
+    """A trigger that was never used; a gap of the only channel is then a gap of the recording."""
+    file = tmp_path / "recording.csv"
+    lines = [f"{n / 100},{'' if 20 <= n < 60 else n % 7},0" for n in range(100)]
+    file.write_text("\n".join(["time (s),ECG (mV),Trigger", *lines]) + "\n")
+    with pytest.warns(UserWarning, match="1 column with one value throughout: 'Trigger'"):
+        loaded = ww.data.load(file)
+    assert isinstance(loaded, Signals)
+    assert loaded.channel_names == ("ECG",)
+    assert unknown_gaps(loaded, 10) == [slice(20, 60)]
+    written = encode(np.nan_to_num(loaded[:].numpy()) + 1, file).decode().splitlines()
+    assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,0", "0.3,1,0"]
+    file.write_text("\n".join(["a,b", *["1,2"] * 50]) + "\n")
+    assert ww.data.load(file, signals=True).shape == (2, 1, 50), "nothing varies, so all stay"

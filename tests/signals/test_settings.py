@@ -19,7 +19,7 @@ from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
 from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
 from whatwhere.signals.training import detrended
-from whatwhere.signals.waveforms import likeness, unit
+from whatwhere.signals.waveforms import Extent, WeakPeaks, likeness, unit
 from whatwhere.spec import InputSpec
 
 RATE = 1000.0
@@ -69,6 +69,20 @@ def test_a_waveform_whose_peaks_are_in_the_noise_is_found_by_its_energy() -> Non
     best = torch.nn.functional.conv1d(wide, found).amax(2)
     assert len(found) == 2
     assert float(best.amax(1).min()) > 0.9
+
+
+def test_the_rest_of_a_drift_is_no_weak_waveform() -> None:
+    """It comes and goes, so it is no normal noise."""
+    rng = np.random.default_rng(4)
+    v = rng.standard_normal((1, 40_000))
+    v[:, ::4000] = 20.0
+    shape = unit(torch.from_numpy(shapes()[:1, None]).float())
+    extent = Extent(12, LENGTH - 13)
+    assert WeakPeaks.of(shape, torch.from_numpy(v).float(), extent, 5.0) is not None
+    slow = np.convolve(0.3 * rng.standard_normal(40_000), shapes()[0], "same")
+    slow[np.arange(40_000) % 4000 < 2500] = 0
+    rest = torch.from_numpy(v + slow).float()
+    assert WeakPeaks.of(shape, rest, extent, 5.0) is None
 
 
 def test_the_mains_are_a_line_in_the_spectrum() -> None:
@@ -226,6 +240,22 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     assert set(events["waveform"]) == {0, 1}
     history = ww.read_run(run).history
     assert history[-1].cost <= 1.01 * history[0].cost
+
+    # one waveform instead of two, and their quality
+    files = ("--out", tmp_path / "merged.csv", "--quality", tmp_path / "quality.csv")
+    whatwhere("events", tmp_path / "x.npy", run, "--merge", "0,1", *files)
+    merged = np.genfromtxt(tmp_path / "merged.csv", delimiter=",", names=True)
+    assert len(merged) == len(events)
+    assert set(merged["waveform"]) == {0}
+    quality = np.genfromtxt(tmp_path / "quality.csv", delimiter=",", names=True)
+    assert (int(quality["waveform"]), int(quality["events"])) == (0, len(events))
+    assert quality["snr"] > 10
+
+    # a figure of the table: no event is searched
+    pytest.importorskip("matplotlib")
+    said = whatwhere("figures", run, "--events", table, "--only", "raster", "--out", tmp_path)
+    assert "finding events" not in said
+    assert (tmp_path / "raster.png").exists()
 
 
 def test_train_takes_the_number_and_the_length_of_the_waveforms() -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from whatwhere.model.events import FIELDS, Events
+from whatwhere.signals.event_table import UnusableEventTable, check_events, read_events
 from whatwhere.signals.figures import draw_intervals
 
 LENGTH = 20
@@ -49,7 +50,7 @@ def drawing() -> "ww.signals.RecordingFigures":
 
 def test_every_event_has_its_mark_at_its_peak(drawing: "ww.signals.RecordingFigures") -> None:
     section = drawing.draw("recording")
-    recorded, first, second, left = section.figure.axes  # type: ignore[union-attr]
+    recorded, first, of_second, second, left = section.figure.axes  # type: ignore[union-attr]
     places = np.concatenate([marks.get_offsets() for marks in first.collections])
     stretch = drawing.stretch()
     expected = [at for at in range(100, 4900, 80) if stretch.start <= at < stretch.stop]
@@ -58,7 +59,8 @@ def test_every_event_has_its_mark_at_its_peak(drawing: "ww.signals.RecordingFigu
     of_recorded = np.concatenate([marks.get_offsets() for marks in recorded.collections])
     drift = np.sin(np.array(expected) / 800)
     np.testing.assert_allclose(of_recorded[np.argsort(of_recorded[:, 0]), 1], 2 + drift, atol=0.2)
-    assert sum(len(marks.get_offsets()) for marks in second.collections) == 0
+    for other in (of_second, second):  # the channel without the peak
+        assert sum(len(marks.get_offsets()) for marks in other.collections) == 0
     residual = left.lines[0].get_ydata()
     assert np.abs(residual).max() < 0.3, "events and drift are subtracted"
     assert left.get_xlabel() == "seconds"
@@ -80,10 +82,46 @@ def test_the_stretch_that_is_drawn_has_many_events(
 
 
 def test_rates_are_events_per_second(drawing: "ww.signals.RecordingFigures") -> None:
-    _, rates, _ = drawing.draw("distributions").figure.axes  # type: ignore[union-attr]
+    _, heights, rates, every, _, correlogram = drawing.draw("distributions").figure.axes  # type: ignore[union-attr]
     values = rates.patches[0].get_data().values
     assert np.median(values) == pytest.approx(1000 / 80, abs=1.5), "one every 80 ms"
     assert rates.get_ylabel() == "events per second"
+    assert heights.patches[0].get_xy()[:, 1].sum() > 0
+    intervals = every.patches[0].get_xy()
+    assert abs(intervals[:, 0] - 0.08).max() < 0.001, "all intervals are 80 ms"
+    pairs = correlogram.patches[0].get_data()
+    assert pairs.values[pairs.edges[1:] < 0.078].sum() == 0, "the refractory period"
+    assert pairs.values.sum() == 59 + 58 + 57 + 56
+
+
+def test_a_table_of_events_is_drawn_as_it_is(
+    drawing: "ww.signals.RecordingFigures", tmp_path: Path
+) -> None:
+    """No second search: a model that cannot be inferred draws the same."""
+    drawing.events[5:].to_csv(tmp_path / "events.csv", channel_names=("I", "II"))
+    table = read_events(tmp_path / "events.csv", ("I", "II"))
+    for name, _ in FIELDS:
+        np.testing.assert_allclose(table[name], drawing.events[name][5:], rtol=1e-4, err_msg=name)
+    drawn = replace(drawing, table=table, engine="no engine")
+    assert len(drawn.events) == 55
+    assert "55 (0 overlap another event)" in drawn.report({"raster": drawn.draw("raster")})
+
+
+def test_a_table_of_another_recording_is_an_error(
+    drawing: "ww.signals.RecordingFigures", tmp_path: Path
+) -> None:
+    file = tmp_path / "events.csv"
+    drawing.events.to_csv(file)
+    table = read_events(file)
+    check_events(file, table, 1, 5000)
+    with pytest.raises(UnusableEventTable, match="the recording has 3,000"):
+        check_events(file, table, 1, 3000)
+    table["waveform"][3] = 4
+    with pytest.raises(UnusableEventTable, match="it has waveform 4, and the run has 1"):
+        check_events(file, table, 1, 5000)
+    file.write_text("time,size\n1,2\n")
+    with pytest.raises(UnusableEventTable, match="no columns waveform, sample and amplitude"):
+        read_events(file)
 
 
 def test_waveforms_are_as_large_as_their_events(drawing: "ww.signals.RecordingFigures") -> None:

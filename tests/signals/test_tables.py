@@ -217,7 +217,7 @@ def test_commas_between_thousands(tmp_path: Path) -> None:
 
 
 def test_a_table_of_physionet(tmp_path: Path) -> None:
-    lines = [f"'0:{n // 100:02}.{n % 100 * 10:03}',-0.{n % 7}45,0.065" for n in range(200)]
+    lines = [f"'0:{n // 100:02}.{n % 100 * 10:03}',-0.{n % 7}45,0.06{n % 5}" for n in range(200)]
     path = written(tmp_path, "'Elapsed time','MLII','V5'", "'hh:mm:ss.mmm','mV','mV'", *lines)
     signals = ww.data.load(path)
     assert signals.rate == pytest.approx(100)

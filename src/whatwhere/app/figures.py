@@ -12,6 +12,7 @@ from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import read_examples, read_recording, source_of
 from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
+from whatwhere.spec.checks import require
 from whatwhere.spec.execution import Execution
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def figures(
     run: Path,
     *,
     images: str | None = None,
+    events: Path | None = None,
     only: list[str] | None = None,
     format: _Format = "png",
     out: Path | None = None,
@@ -40,6 +42,8 @@ def figures(
 
     only     draw only this figure; repeatable
     images   as for `encode`; default: those of the run, or the test images of its data set
+    events   for a recording, the table that `whatwhere events` wrote: its events are not searched
+             again, and rows that you removed are not drawn
     format   format of the files; the animation is always a GIF
     out      folder for the figures and report.html; default: RUN/figures
 
@@ -48,7 +52,7 @@ def figures(
     """
     source = images or source_of(run)
     stages = Stages(quiet)
-    drawing = _open_figures(run, source, only, settings.of(Execution).engine, stages)
+    drawing = _open_figures(run, source, events, only, settings.of(Execution).engine, stages)
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -69,19 +73,36 @@ def figures(
 
 
 def _open_figures(
-    run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
+    run: Path,
+    source: str,
+    events: Path | None,
+    only: list[str] | None,
+    engine: str,
+    stages: Stages,
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
     """Draw the figures of a run; those of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
+    from whatwhere.signals.event_table import check_events, read_events
 
     trained = ww.read_run(run)
     spec = trained.model.spec
     if spec.for_signals and spec.depth == 1:
         signals = read_recording(run, source)
-        drawing = ww.signals.RecordingFigures(trained, signals, engine=engine, stage=stages.stage)
+        table = None
+        if events is not None:
+            table = read_events(events, signals.channel_names)
+            check_events(events, table, spec.layers[0].maps, signals.shape[2])
+        drawing = ww.signals.RecordingFigures(
+            trained, signals, table, engine=engine, stage=stages.stage
+        )
         # figures of pictures are also drawn of a recording, if --only asks for one of them
         if not only or set(only) <= set(drawing.names):
             return drawing
+    require(
+        events is None,
+        "--events for a run that learned from pictures",
+        "a run that learned from a recording; leave --events out",
+    )
     chosen = _choose_images(in_model_units(spec, read_examples(run, source)))
     return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
 

@@ -19,6 +19,7 @@ from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
 from whatwhere.data.mixed import Kind, Recorded, centre_square, convert, usual_side
 from whatwhere.data.pictures import open_picture, read_page
 from whatwhere.errors import ImageError, listed, printable, unique_printable, warn
+from whatwhere.files import open_regular, readable
 from whatwhere.spec.execution import Shard
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def cell_pixels(cell: object) -> np.ndarray:
         with open_picture(io.BytesIO(cell), "a picture in a table") as opened:
             return read_page(opened)
     if isinstance(cell, Path):
-        with cell.open("rb") as stream, open_picture(stream, printable(cell)) as opened:
+        remedy = "correct its path in the table"
+        with (
+            readable(cell, "picture", remedy, ImageError),
+            open_regular(cell) as stream,
+            open_picture(stream, printable(cell)) as opened,
+        ):
             return read_page(opened)
     if hasattr(cell, "getbands"):  # PIL
         return read_page(cast("PillowPicture", cell).copy())

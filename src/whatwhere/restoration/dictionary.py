@@ -1,5 +1,5 @@
-"""Denoising without pairs: every overlapping patch as a few atoms of a dictionary, and the mean of
-all patches.
+"""Denoise without pairs: explain every overlapping patch by a few atoms of a dictionary, and take
+the mean of all patches.
 
 Atoms may be adapted to the noisy picture itself, which is better than the denoiser where it is
 unlike photographs but like itself, such as text and lattices: patches are coded, then atoms are
@@ -7,6 +7,7 @@ fitted to what they have to explain, batch by batch (Mairal et al. 2009). Noise 
 is not learned.
 """
 
+from dataclasses import dataclass
 from importlib.resources import files
 
 import torch
@@ -16,18 +17,32 @@ from torch import Tensor
 from whatwhere.restoration.denoiser import reflect
 from whatwhere.restoration.planes import PLANE_NOISE, Progress, to_opponent
 
-# a patch is coded until what is left has this many times the standard deviation of the noise
-EXCESS = 1.06
-MOST_ATOMS = 32  # atoms for a patch, at most
-ROWS = 16  # rows of patches that are coded together
-# of random patches, from which atoms are learned
-BATCHES = 20
-SIZE = 4000
-FORGET = 0.95  # weight of all batches before, at each new one
+
+@dataclass(frozen=True, kw_only=True)
+class DictionarySettings:
+    """Settings of patches as sums of atoms.
+
+    excess      a patch is coded until what is left has this many times the deviation of the noise
+    most_atoms  atoms for a patch, at most
+    rows        rows of patches that are coded together: memory
+    batches     batches of random patches from which atoms are learned
+    size        patches in a batch
+    forget      weight of all batches before, at each new one
+    """
+
+    excess: float = 1.06
+    most_atoms: int = 32
+    rows: int = 16
+    batches: int = 20
+    size: int = 4000
+    forget: float = 0.95
+
+
+_DEFAULT = DictionarySettings()
 
 
 def load_dictionary() -> Tensor:
-    """The dictionary that ships with the package: 512 atoms of 9 × 9 pixels, learned from
+    """Return the dictionary that ships with the package: 512 atoms of 9 × 9 pixels, learned from
     photographs.
 
     >>> atoms = ww.restoration.load_dictionary()
@@ -40,17 +55,23 @@ def load_dictionary() -> Tensor:
     ].float()
 
 
-def learn_dictionary(atoms: Tensor, image: Tensor, noise: float) -> Tensor:
-    """Atoms adapted to the brightness, or the first channel, of a noisy image [C, H, W]."""
+def learn_dictionary(
+    atoms: Tensor, image: Tensor, noise: float, settings: DictionarySettings = _DEFAULT
+) -> Tensor:
+    """Adapt atoms to the brightness, or the first channel, of a noisy image [C, H, W]."""
     if len(image) == 3:
-        return learn_atoms(atoms, to_opponent(image)[0], PLANE_NOISE[0] * noise)
-    return learn_atoms(atoms, image[0], noise)
+        return _learn_atoms(atoms, to_opponent(image)[0], PLANE_NOISE[0] * noise, settings)
+    return _learn_atoms(atoms, image[0], noise, settings)
 
 
 def denoise_plane(
-    atoms: Tensor, plane: Tensor, noise: float, progress: Progress | None = None
+    atoms: Tensor,
+    plane: Tensor,
+    noise: float,
+    progress: Progress | None = None,
+    settings: DictionarySettings = _DEFAULT,
 ) -> Tensor:
-    """A picture [H, W] without its noise of standard deviation `noise`, in any units.
+    """Return a picture [H, W] without its noise of standard deviation `noise`, in any units.
 
     A patch that needs fewer atoms is more certain: patches are averaged with weights 1 / (1 +
     atoms). progress is called with the number of pixels just done.
@@ -59,10 +80,10 @@ def denoise_plane(
     padded = reflect(plane, K - 1)[: H + 2 * K - 2, : W + 2 * K - 2]
     total = torch.zeros_like(padded)
     weights = torch.zeros_like(padded)
-    for top in range(0, H + K - 1, ROWS):
-        noisy = patches(padded[top : top + ROWS + K - 1], K)
+    for top in range(0, H + K - 1, settings.rows):
+        noisy = _patches(padded[top : top + settings.rows + K - 1], K)
         mean = noisy.mean(2, keepdim=True)
-        codes = code(atoms, (noisy - mean).flatten(0, 1), noise)
+        codes = _code(atoms, (noisy - mean).flatten(0, 1), noise, settings)
         clean = (codes @ atoms.flatten(1)).view_as(noisy) + mean
         certainty = 1 / (1 + (codes != 0).sum(1).view(noisy.shape[:2]))
         for i in range(K):
@@ -71,36 +92,39 @@ def denoise_plane(
                 total[place] += clean[:, :, i * K + j] * certainty
                 weights[place] += certainty
         if progress is not None:
-            progress(W * max(0, min(ROWS, H - top)))
+            progress(W * max(0, min(settings.rows, H - top)))
     inside = slice(K - 1, K - 1 + H), slice(K - 1, K - 1 + W)
     return total[inside] / weights[inside]
 
 
-def code(atoms: Tensor, centred: Tensor, noise: float) -> Tensor:
-    """Coefficients [P, M] of patches [P, K²] of mean 0, by orthogonal matching pursuit."""
+def _code(atoms: Tensor, centred: Tensor, noise: float, settings: DictionarySettings) -> Tensor:
+    """Return coefficients [P, M] of patches [P, K²] of mean 0, by orthogonal matching pursuit."""
     from whatwhere.restoration.pursuit import pursue
 
-    return pursue(atoms.flatten(1), centred, centred.shape[1] * (EXCESS * noise) ** 2, MOST_ATOMS)
+    left = centred.shape[1] * (settings.excess * noise) ** 2
+    return pursue(atoms.flatten(1), centred, left, settings.most_atoms)
 
 
-def learn_atoms(atoms: Tensor, plane: Tensor, noise: float) -> Tensor:
-    every = patches(reflect(plane, atoms.shape[1] - 1), atoms.shape[1]).flatten(0, 1)
+def _learn_atoms(
+    atoms: Tensor, plane: Tensor, noise: float, settings: DictionarySettings
+) -> Tensor:
+    every = _patches(reflect(plane, atoms.shape[1] - 1), atoms.shape[1]).flatten(0, 1)
     random = torch.Generator().manual_seed(0)
     A = atoms.new_zeros(2 * atoms.shape[:1])
     B = torch.zeros_like(atoms.flatten(1))
-    for _ in range(BATCHES):
-        x = every[torch.randint(len(every), (SIZE,), generator=random)]
+    for _ in range(settings.batches):
+        x = every[torch.randint(len(every), (settings.size,), generator=random)]
         x = x - x.mean(1, keepdim=True)
-        z = code(atoms, x, noise)
-        A = FORGET * A + z.T @ z
-        B = FORGET * B + z.T @ x
+        z = _code(atoms, x, noise, settings)
+        A = settings.forget * A + z.T @ z
+        B = settings.forget * B + z.T @ x
         atoms = fit_atoms(atoms.flatten(1), A, B).view_as(atoms)
     return atoms
 
 
 def fit_atoms(atoms: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """Atoms [M, n], one after the other, that explain patches X best by codes Z; A = Zᵀ Z [M, M],
-    B = Zᵀ X [M, n]."""
+    """Return atoms [M, n], one after the other, that explain patches X best by codes Z; A = Zᵀ Z
+    [M, M], B = Zᵀ X [M, n]."""
     atoms = atoms.clone()
     for m in range(len(atoms)):
         if A[m, m] > 0:
@@ -110,5 +134,5 @@ def fit_atoms(atoms: Tensor, A: Tensor, B: Tensor) -> Tensor:
     return atoms
 
 
-def patches(plane: Tensor, K: int) -> Tensor:
+def _patches(plane: Tensor, K: int) -> Tensor:
     return plane.unfold(0, K, 1).unfold(1, K, 1).flatten(2)

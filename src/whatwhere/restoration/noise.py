@@ -9,7 +9,7 @@ noise apply (Mäkitalo and Foi 2013).
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -76,6 +76,13 @@ class NoiseEstimate:
     def variance_at(self, brightness: float) -> float:
         """Return the variance of the noise of a pixel of this expected brightness."""
         return max(0.0, self.gain * (brightness - self.offset) + self.sigma**2)
+
+    def averaged(self, deviation: float) -> "NoiseEstimate":
+        """Return the noise of a mean of frames whose standard deviation is this share of a
+        frame's."""
+        rows = tuple(tuple(deviation**2 * v for v in row) for row in self.covariance)
+        gain, sigma = deviation**2 * self.gain, deviation * self.sigma
+        return replace(self, gain=gain, sigma=sigma, covariance=rows)
 
     def stabilise(self, images: Tensor) -> Tensor:
         """Return images whose noise has a standard deviation of 1."""

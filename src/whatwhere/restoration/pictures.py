@@ -84,6 +84,8 @@ class Task:
 class Job:
     """One picture to restore.
 
+    images   the pages, which are decoded when they are restored
+    masks    their unknown pixels; None for `denoise`
     pixels   the amount of work, for progress
     folder   folder of results, which has a record of them; None for a picture at a place of its own
     sources  checksums of the files that the result is made of
@@ -92,6 +94,8 @@ class Job:
     source: Path
     mask: str | None
     out: Path
+    images: Images = field(repr=False)
+    masks: Images | None = field(repr=False)
     pixels: int
     folder: Path | None = None
     sources: str = ""
@@ -230,7 +234,7 @@ def restore_picture(
 
     Returns the noise of every page whose noise was estimated.
     """
-    images, masks = _load(job.source, job.mask)
+    images, masks = job.images, job.masks
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
     estimates = []
@@ -367,7 +371,8 @@ def _job(
             " white where pixels are known."
         )
     passes = 1 if masks is None else rounds
-    return Job(source, mask, out, math.prod((len(images), *images.shape, passes)))
+    pixels = math.prod((len(images), *images.shape, passes))
+    return Job(source, mask, out, images, masks, pixels)
 
 
 def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:

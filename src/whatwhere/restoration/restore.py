@@ -18,7 +18,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.restoration.camera import share_without_direction
+from whatwhere.restoration.camera import share_of_camera_noise
 from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
@@ -224,16 +224,26 @@ def denoise_frame(
     if noise.is_zero:
         return frames[index : index + 1]
     scaled, factors = scale_to(frames.double(), index, noise)
-    stable = noise.stabilise(scaled)
-    merged = merge_frames(stable, index, factors, noise.correlation)
-    deviation = merged.deviation
-    low = float(deviation.median())
-    clean = _clean_stable(model, merged.mean[None], noise, low, spec, progress)
-    if float((deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
+    merged = merge_frames(scaled, index, noise, factors)
+    low = float(merged.deviation.median())
+    clean = _clean_mean(model, merged.mean, noise.averaged(low), spec, progress)
+    if float((merged.deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
         # what was seen in one frame alone has all of its noise
-        alone = _clean_stable(model, merged.mean[None], noise, 1.0, spec, None)
-        clean = clean.lerp(alone, (deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
-    return noise.restore_units(clean).to(frames)
+        alone = _clean_mean(model, merged.mean, noise, spec, None)
+        clean = clean.lerp(alone, (merged.deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
+    return clean.to(frames)
+
+
+def _clean_mean(
+    model: Denoiser | Tensor,
+    mean: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """A mean of frames [C, H, W] without its noise, as [1, C, H, W] in float64."""
+    stable = noise.stabilise(mean[None])
+    return noise.restore_units(_clean_stable(model, stable, noise, 1.0, spec, progress))
 
 
 def spread_over(count: int, most: int) -> list[int]:
@@ -279,10 +289,10 @@ def _remove_camera_noise(
     and differences of colour are given.
 
     It counts as stronger white noise: blurred noise is weaker in fine detail and stronger in coarse
-    detail than white noise of the same standard deviation. What has a direction was texture, and
-    stays.
+    detail than white noise of the same standard deviation. What looks like texture, and not like
+    noise, stays.
     """
-    levels = [spec.blurred * level for level in levels]
+    stronger = [spec.blurred * level for level in levels]
     if isinstance(model, Denoiser):
         restore = plane_restorer(model, spec, progress)
     else:
@@ -292,8 +302,9 @@ def _remove_camera_noise(
             return denoise_plane(atoms, plane, level, progress)
 
     with torch.no_grad():
-        clean = restore_colour(restore, image[0], levels)[None]
-    return image.lerp(clean, share_without_direction((image - clean)[0]))
+        clean = restore_colour(restore, image[0], stronger)[None]
+    share = share_of_camera_noise((image - clean)[0], clean[0], levels[0])
+    return image.lerp(clean, share)
 
 
 def _at_half_size(

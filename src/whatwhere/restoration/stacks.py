@@ -21,6 +21,8 @@ class StackSettings:
 
     smoothing     standard deviation, in pixels, of the blur under which frames are aligned
     rounds        steps of the alignment after a first guess by correlation
+    least         shift in pixels from which on a frame is moved: the interpolation of less costs
+                  more than it gains
     boxes         sides, in pixels, of the squares whose mean difference is tested: small ones show
                   filaments, large ones faint changes
     same          standard errors up to which a mean difference is noise, and those from which on it
@@ -29,6 +31,7 @@ class StackSettings:
 
     smoothing: float = 1.5
     rounds: int = 6
+    least: float = 0.05
     boxes: tuple[int, ...] = (3, 7, 15)
     same: tuple[float, float] = (2.5, 4.0)
 
@@ -60,31 +63,34 @@ def scale_to(frames: Tensor, index: int, noise: NoiseEstimate) -> tuple[Tensor, 
 def merge_frames(
     frames: Tensor,
     index: int,
+    noise: NoiseEstimate,
     factors: list[float],
-    correlation: float = 0.0,
     settings: StackSettings = _DEFAULT,
 ) -> Merged:
-    """Average stabilised frames [F, C, H, W], whose noise has a standard deviation of 1, where they
-    show the same as frame `index`.
+    """Average frames [F, C, H, W] where they show the same as frame `index`.
 
-    factors      by which every frame was scaled before: its noise is larger by the root
-    correlation  width of the noise's blur, in pixels: the mean of a square then has more noise
+    What is the same is seen in frames whose noise was stabilised. The frames themselves are
+    averaged, since the mean of few photons says more than the mean of their roots.
+
+    factors  by which every frame was scaled before: the variance of its noise is larger by as much
     """
-    frame = frames[index]
-    total = frame.clone()
-    weights = torch.ones_like(frame[0])
-    variance = torch.ones_like(frame[0])
+    stable = noise.stabilise(frames)
+    total = frames[index].clone()
+    weights = torch.ones_like(total[0])
+    variance = torch.ones_like(total[0])
     # the deviation of the mean of many pixels, where white noise has 1
-    coarse = max(1.0, 2 * math.sqrt(math.pi) * correlation)
-    for number, other in enumerate(frames):
+    coarse = max(1.0, 2 * math.sqrt(math.pi) * noise.correlation)
+    for number in range(len(frames)):
         if number == index:
             continue
-        moved, inside, kept = move_onto(other, frame, settings)
-        noise = factors[number] * kept
-        weight = inside * _sameness(moved - frame, (1 + noise) * coarse**2, settings)
-        total += weight * moved
+        shift = find_shift(stable[number], stable[index], settings)
+        moved, inside, kept = shifted(stable[number], shift)
+        noise_here = factors[number] * kept
+        difference = moved - stable[index]
+        weight = inside * _sameness(difference, (1 + noise_here) * coarse**2, settings)
+        total += weight * shifted(frames[number], shift)[0]
         weights += weight
-        variance += weight.square() * noise
+        variance += weight.square() * noise_here
     return Merged(total / weights, variance.sqrt() / weights)
 
 
@@ -104,18 +110,17 @@ def _sameness(difference: Tensor, variance: float, settings: StackSettings) -> T
     return ((most + chance - error) / (most - least)).clamp(0, 1)
 
 
-def move_onto(
-    other: Tensor, frame: Tensor, settings: StackSettings
-) -> tuple[Tensor, Tensor, float]:
-    """Move a frame [C, H, W] onto another.
+Shift = tuple[float, float]
+"""Pixels, down and to the right."""
 
-    Returns it, 1 where it was seen, [H, W], and the variance of its noise, which interpolation
-    lowers.
-    """
+
+def find_shift(other: Tensor, frame: Tensor, settings: StackSettings = _DEFAULT) -> Shift:
+    """Return how far a frame [C, H, W] shows the same further down and right than another one; 0
+    where it is hardly anything."""
     a, b = (_blur(x.mean(0), settings.smoothing) for x in (frame, other))
     best, shift = min((_misfit(a, b, guess), guess) for guess in ((0.0, 0.0), _correlate(a, b)))
     for _ in range(settings.rounds):
-        moved = _shifted(b[None], shift)[0]
+        moved = _read_at(b[None], shift)[0]
         rows, columns = _slopes(moved)
         rest = (a - moved)[2:-2, 2:-2]
         # what moves by itself is left out
@@ -129,8 +134,17 @@ def move_onto(
         if misfit >= best:
             break
         shift, best = new, misfit
-    if max(map(abs, shift)) < 0.05:
-        return other, torch.ones_like(frame[0]), 1.0
+    return shift if max(map(abs, shift)) >= settings.least else (0.0, 0.0)
+
+
+def shifted(frame: Tensor, shift: Shift) -> tuple[Tensor, Tensor, float]:
+    """Move a frame [C, H, W] by a shift.
+
+    Returns it, 1 where it was seen, [H, W], and the variance of its noise, which interpolation
+    lowers.
+    """
+    if shift == (0.0, 0.0):
+        return frame, torch.ones_like(frame[0]), 1.0
     rows, columns = (
         torch.arange(side, dtype=frame.dtype, device=frame.device) + s
         for side, s in zip(frame.shape[1:], shift, strict=True)
@@ -139,14 +153,14 @@ def move_onto(
         (columns >= 0) & (columns <= frame.shape[2] - 1)
     )
     kept = math.prod(sum(w * w for w in _cubic(s)) for s in shift)
-    return _shifted(other, shift), inside.to(frame), kept
+    return _read_at(frame, shift), inside.to(frame), kept
 
 
 def _misfit(a: Tensor, b: Tensor, shift: tuple[float, float]) -> float:
     """The median difference of two planes, one of them moved, less a margin."""
     margin = min(8, min(a.shape) // 4)
     inner = slice(margin, -margin or None)
-    return float((a - _shifted(b[None], shift)[0])[inner, inner].abs().median())
+    return float((a - _read_at(b[None], shift)[0])[inner, inner].abs().median())
 
 
 def _correlate(a: Tensor, b: Tensor) -> tuple[float, float]:
@@ -168,7 +182,7 @@ def _slopes(plane: Tensor) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def _shifted(planes: Tensor, shift: tuple[float, float]) -> Tensor:
+def _read_at(planes: Tensor, shift: tuple[float, float]) -> Tensor:
     """Planes [C, H, W] read `shift` pixels further down and right, by cubic interpolation."""
     result = planes
     for axis, s in ((1, shift[0]), (2, shift[1])):

@@ -1,2 +1,10 @@
+from whatwhere.signals.event_table import read_events as read_events
+from whatwhere.signals.exchange import to_spikeinterface as to_spikeinterface
+from whatwhere.signals.exchange import write_phy as write_phy
+from whatwhere.signals.exchange import write_wfdb as write_wfdb
 from whatwhere.signals.figures import RecordingFigures as RecordingFigures
 from whatwhere.signals.find import find_events as find_events
+from whatwhere.signals.find import noise_of as noise_of
+from whatwhere.signals.quality import Relabelling as Relabelling
+from whatwhere.signals.quality import WaveformQuality as WaveformQuality
+from whatwhere.signals.quality import waveform_quality as waveform_quality

@@ -1,7 +1,7 @@
 """`whatwhere events`: the events of a recording as a table."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import typer
@@ -17,7 +17,7 @@ from whatwhere.commands.inputs import (
     with_preset,
 )
 from whatwhere.commands.old_forms import model_first
-from whatwhere.commands.outputs import Report, Stages, claim
+from whatwhere.commands.outputs import Report, Stages, claim, write
 from whatwhere.errors import listed, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked
@@ -34,11 +34,16 @@ class EventOptions(Checked):
                deviations of what its waveform finds in the noise (4sd); 0 writes everything that
                inference found. By default, an event must exceed five deviations of the noise, and
                have a fifth of the energy at its place
+    merge      waveforms that count as one, such as 3,5: their events get the number of the first.
+               Two groups are '3,5 7,8'
+    drop       waveforms whose events are left out, such as 4,6
     rhythm     let the rhythm of a recording that has one, such as that of a heart, decide which
                events there are, unless a threshold is given
     """
 
     threshold: str | None = None
+    merge: str | None = None
+    drop: str | None = None
     rhythm: bool = True
 
     def __post_init__(self) -> None:
@@ -54,7 +59,7 @@ class EventOptions(Checked):
     (ImageInput, "rate"),
     EXECUTION,
     (Recipe, "inference"),
-    flags="threshold rhythm rate device",
+    flags="threshold merge drop rhythm rate device",
     old=(model_first("recording"),),
 )
 def events(
@@ -62,6 +67,7 @@ def events(
     run: Path,
     *,
     out: Path,
+    quality: Path | None = None,
     preset: str | None = None,
     settings: Settings,
     overwrite: bool = False,
@@ -73,21 +79,28 @@ def events(
 
     recording  a .wav, .csv or .npy file
     out        the .csv file to write
+    quality    another .csv file to write: of each waveform the events, their rate, how many follow
+               within the refractory period of a neuron (1.5 ms), the signal-to-noise ratio, the
+               distance to the waveform most like it, and in how much of the recording it occurs
     preset     how to infer: events (50 steps, which show all events), or recipe, coding or
                learned, as for `encode`. Default: learned if the model has learned steps, and events
                if not
 
     $ whatwhere events recording.wav runs/signals --out events.csv
+    $ whatwhere events recording.wav runs/signals --out spikes.csv --merge 3,5 --quality units.csv
     """
     execution = settings.of(Execution)
     opened = open_run(run, execution.device, execution.engine)
     recipe, model = _with_preset(*opened, preset, settings)
-    claim([out], run, recording, overwrite=overwrite)
+    files = [out] if quality is None else [out, quality]
+    claim(files, run, recording, overwrite=overwrite)
     signals = read_recording(run, recording, settings.of(ImageInput).rate)
     stages = Stages(quiet)
     stages.note(signals.describe())
     trained = ww.TrainedRun(run.name, recipe, model)
     report = _write(out, trained, signals, settings, stages)
+    if quality is not None:
+        _write_quality(quality, out, trained, signals)
     typer.echo(report.text(json_))
 
 
@@ -115,6 +128,7 @@ def _write(
     """Write the table of the events of signals."""
     from whatwhere.signals.event_table import write_events
     from whatwhere.signals.find import Rhythm, tile_count
+    from whatwhere.signals.quality import Relabelling
     from whatwhere.signals.recording import unknown_gaps
 
     options = settings.of(EventOptions)
@@ -132,6 +146,7 @@ def _write(
             engine,
             advance,
             in_rhythm=options.rhythm,
+            relabelling=Relabelling(options.merge, options.drop),
             on_rhythm=rhythms.append,
         )
     length = run.model.spec.layers[0].filter_shape[1]
@@ -158,6 +173,27 @@ def _write(
         "gaps": [[gap.start, gap.stop] for gap in gaps],  # samples
     }
     return Report(facts, words)
+
+
+def _write_quality(
+    file: Path, table: Path, run: "ww.TrainedRun", signals: "ww.data.Signals"
+) -> None:
+    """Write the quality of each waveform of a table of events."""
+    from whatwhere.signals.event_table import read_events
+    from whatwhere.signals.find import noise_of
+    from whatwhere.signals.quality import WaveformQuality, waveform_quality
+
+    rows = waveform_quality(
+        read_events(table, signals.channel_names),
+        run.model,
+        noise_of(run.model, signals),
+        len(signals) * signals.shape[2],
+        signals.rate,
+    )
+    names = [field.name for field in fields(WaveformQuality)]
+    lines = [",".join(names)]
+    lines += [",".join(f"{getattr(row, name):.6g}" for name in names) for row in rows]
+    write(file, ("\n".join(lines) + "\n").encode(), file.parent)
 
 
 def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:

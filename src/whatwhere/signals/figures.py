@@ -22,17 +22,37 @@ from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import Events
 from whatwhere.progress import Stage, no_stage
-from whatwhere.signals.find import find_events
+from whatwhere.signals.find import EventSettings, find_events
 from whatwhere.signals.recording import Signals, known_samples
 
-SHOWN = 16  # events in the stretch of a recording that is drawn
-LONGEST = 60  # the longest such stretch, in lengths of a waveform
-RATES = 40  # parts of a recording in which events are counted, at most; each has
-COUNTED = 10  # of a waveform, on average
-MOST_CHANNELS = 8  # channels that are drawn, at most
-BINS = 30  # of the histogram of intervals
-WIDE = 10  # intervals of this many times the shortest one get a logarithmic axis
-DECADES = 200  # intervals of this many times the shortest one get powers of ten alone
+
+@dataclass(frozen=True)
+class FigureSettings:
+    """How much of a recording is drawn.
+
+    shown     events in the stretch of a recording that is drawn
+    longest   the longest such stretch, in lengths of a waveform
+    rates     parts of a recording in which events are counted, at most
+    counted   events of a waveform in such a part, on average, at least
+    channels  that are drawn, at most
+    bins      of a histogram
+    wide      intervals of this many times the shortest one get a logarithmic axis
+    decades   intervals of this many times the shortest one get powers of ten alone
+    lags      reach of an autocorrelogram, in usual intervals between events
+    """
+
+    shown: int = 16
+    longest: int = 60
+    rates: int = 40
+    counted: int = 10
+    channels: int = 8
+    bins: int = 30
+    wide: float = 10.0
+    decades: float = 200.0
+    lags: float = 4.5
+
+
+_SETTINGS = FigureSettings()
 
 
 def colour_of(waveform: int) -> str:
@@ -72,7 +92,7 @@ def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
     events   events of the recording
     """
     f = model.filters[0][:, :, 0].cpu().numpy()  # [C, B, K]
-    channels = min(f.shape[0], MOST_CHANNELS)
+    channels = min(f.shape[0], _SETTINGS.channels)
     count = f.shape[1]
     height = 0.9 + 0.75 * channels
     figure = Figure(figsize=(min(style.PAGE, 1.2 + 1.5 * count), height), layout="constrained")
@@ -108,29 +128,30 @@ def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 @style.styled
 def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> Figure:
-    """Draw a stretch of a recording, all channels as they were recorded; below, each channel
-    without the baseline, which may hide events; and the residual. Events are marked at their peaks.
+    """Draw a stretch of a recording, each channel as it was recorded and, below, without the
+    baseline, which may hide events; and the residual. Events are marked at their peaks, in the
+    channel that has it.
 
     stretch  the samples that are drawn
     """
-    x = signals.recording(0)[:, :, stretch][:MOST_CHANNELS, 0].numpy()
+    x = signals.recording(0)[:, :, stretch][: _SETTINGS.channels, 0].numpy()
     channels = len(x)
     flat = x - slow_part(model, signals, stretch)[:channels]
     residual = flat - fitted(model, signals, events, stretch)[:channels]
     has_baseline = model.spec.input.kind == "baseline"
-    rows = channels + 1 + has_baseline
+    rows = channels * (1 + has_baseline) + 1
     figure = Figure(figsize=(style.PAGE, 1.0 + 0.8 * rows), layout="constrained")
     panels = figure.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
     at = times_of(np.arange(stretch.start, stretch.stop), signals)
     inside = events[(events["sample"] >= stretch.start) & (events["sample"] < stretch.stop)]
 
-    if has_baseline:
-        for channel in range(channels):
-            panels[0].plot(at, x[channel], color=style.GREY, linewidth=0.7)
-            mark_events(panels[0], inside, channel, x, signals, stretch.start)
-        panels[0].set_ylabel(label_of(signals, "recorded"))
     for channel in range(channels):
-        axes = panels[channel + has_baseline]
+        if has_baseline:
+            recorded = panels[2 * channel]
+            recorded.plot(at, x[channel], color=style.GREY, linewidth=0.7)
+            mark_events(recorded, inside, channel, x, signals, stretch.start)
+            recorded.set_ylabel("recorded")
+        axes = panels[(1 + has_baseline) * channel + has_baseline]
         axes.plot(at, flat[channel], color=style.GREY, linewidth=0.7)
         mark_events(axes, inside, channel, flat, signals, stretch.start)
         axes.set_ylabel(channel_label(signals, channel, model.spec.channels))
@@ -249,57 +270,89 @@ def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 @style.styled
 def distributions(model: DeconvNet, signals: Signals, events: Events) -> Figure:
-    """Over time, the heights of the peaks of each waveform's events, and how many there are; and
-    the intervals between them."""
-    figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
-    sizes, rates, intervals = figure.subplots(1, 3)
+    """Draw, by waveform: the heights of the peaks over time and as a histogram, and the rates; the
+    intervals between events, of all and of each waveform; and autocorrelograms."""
+    figure = Figure(figsize=(style.PAGE, 4.4), layout="constrained")
+    (sizes, heights, rates), (all_intervals, intervals, correlogram) = figure.subplots(2, 3)
     waveforms = model.spec.layers[0].maps
-    parts = min(RATES, max(1, len(events) // (COUNTED * waveforms)))
+    parts = min(_SETTINGS.rates, max(1, len(events) // (_SETTINGS.counted * waveforms)))
     edges = times_of(np.linspace(0, signals.shape[2], parts + 1), signals)
     width = edges[1] - edges[0]
-    between = []
+    peaks = np.abs(events["peak"])
+    known = peaks[np.isfinite(peaks)]
+    bins = np.linspace(0, known.max() if len(known) else 1.0, _SETTINGS.bins)
+    times = []
     for number in range(waveforms):
-        own = events[events["waveform"] == number]
-        at = times_of(own["sample"], signals)
-        sizes.scatter(
-            at,
-            np.abs(own["peak"]),
-            s=5,
-            color=colour_of(number),
-            marker=marker_of(number),
-            linewidths=0,
-        )
+        own = events["waveform"] == number
+        at = times_of(events["sample"][own], signals)
+        colour = colour_of(number)
+        sizes.scatter(at, peaks[own], s=5, color=colour, marker=marker_of(number), linewidths=0)
+        heights.hist(peaks[own], bins.tolist(), histtype="step", color=colour)
         counts, _ = np.histogram(at, edges)
-        rates.stairs(counts / width, edges, baseline=None, color=colour_of(number))
-        between.append(np.diff(at))
+        rates.stairs(counts / width, edges, baseline=None, color=colour)
+        times.append(at)
     sizes.set_title("sizes")
     sizes.set_ylabel(label_of(signals, "peak"))
+    heights.set_title("amplitudes")
+    heights.set_xlabel(label_of(signals, "peak"))
+    heights.set_ylabel("events")
     rates.set_title("rates")
     rates.set_ylabel("events per second" if signals.rate else "events per sample")
     for axes in (sizes, rates):
         axes.set_xlabel(axis_of(signals))
         axes.set_ylim(0, None)
-    draw_intervals(intervals, between)
-    intervals.set_ylabel("events")
-    intervals.set_xlabel(axis_of(signals))
+    every = times_of(np.sort(events["sample"]), signals)
+    draw_intervals(all_intervals, [np.diff(every)], ["all events"])
+    draw_intervals(intervals, [np.diff(at) for at in times])
+    all_intervals.set_title("intervals of all events")
+    intervals.set_title("intervals by waveform")
+    for axes in (all_intervals, intervals):
+        axes.set_ylabel("events")
+        axes.set_xlabel(axis_of(signals))
+    draw_correlograms(correlogram, times)
+    correlogram.set_xlabel(axis_of(signals))
     return figure
 
 
-def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
-    """Draw a histogram of the intervals of each waveform; on a logarithmic axis if they differ
-    much."""
+def draw_correlograms(axes: Axes, times: list[np.ndarray]) -> None:
+    """Draw how often events of a waveform follow each other at each distance, by waveform."""
+    axes.set_title("autocorrelograms")
+    axes.set_ylabel("pairs")
+    usual = [float(np.median(np.diff(at))) for at in times if len(at) > 2]
+    if not usual or min(usual) <= 0:
+        return
+    reach = _SETTINGS.lags * min(usual)
+    edges = np.linspace(0, reach, 2 * _SETTINGS.bins)
+    for number, at in enumerate(times):
+        lags = []
+        for later in range(1, len(at)):
+            distance = at[later:] - at[:-later]
+            if not (distance < reach).any():
+                break
+            lags.append(distance[distance < reach])
+        if lags:
+            counts, _ = np.histogram(np.concatenate(lags), edges)
+            axes.stairs(counts, edges, color=colour_of(number))
+    axes.set_xlim(0, reach)
+
+
+def draw_intervals(axes: Axes, intervals: list[np.ndarray], names: list[str] | None = None) -> None:
+    """Draw a histogram of some intervals each; on a logarithmic axis if they differ much.
+
+    names  of each; None for those of the waveforms
+    """
     axes.set_title("intervals")
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     known = np.concatenate([np.empty(0), *intervals])
     known = known[known > 0]
     if len(known) < 2:
         return
-    edges = np.linspace(known.min(), known.max() * 1.001, BINS)
-    if known.max() > WIDE * known.min():
-        edges = np.geomspace(known.min(), known.max() * 1.001, BINS)
+    edges = np.linspace(known.min(), known.max() * 1.001, _SETTINGS.bins)
+    if known.max() > _SETTINGS.wide * known.min():
+        edges = np.geomspace(known.min(), known.max() * 1.001, _SETTINGS.bins)
         axes.set_xscale("log")
         # over few decades, powers of ten alone would give one or two labels
-        few_decades = known.max() < DECADES * known.min()
+        few_decades = known.max() < _SETTINGS.decades * known.min()
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -310,18 +363,21 @@ def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
                 edges.tolist(),
                 histtype="step",
                 color=colour_of(number),
-                label=f"waveform {number}",
+                label=names[number] if names else f"waveform {number}",
             )
-    axes.legend()
+    if names is None:
+        axes.legend()
 
 
 @dataclass
 class RecordingFigures:
-    """The figures of a run that learned from a recording. Events are found when a figure first
-    needs them.
+    """Draw the figures of a run that learned from a recording. Without a table of its events, they
+    are found when a figure first needs them.
 
     run      the run that is drawn
     signals  the recording; if it has several signals, the first is drawn
+    table    its events, as `find_events` returned them or `whatwhere events` wrote them; None finds
+             them
     engine   engine of the inference
     stage    shows the progress of a slow part, as in `RunFigures`
 
@@ -334,17 +390,19 @@ class RecordingFigures:
 
     run: TrainedRun
     signals: Signals
+    table: Events | None = None
     engine: str = "auto"
     stage: Stage = no_stage
 
     @cached_property
     def events(self) -> Events:
         """The events of the first signal."""
+        if self.table is not None:
+            return self.table[(self.table["layer"] == 1) & (self.table["signal"] == 0)]
         first = self.signals if len(self.signals) == 1 else self.signals.subset([0])
+        spec = EventSettings().inference(self.run.recipe.inference)
         with self.stage(f"finding events of {self.signals.name}", 1) as advance:
-            found = find_events(
-                self.run.model, first, self.run.recipe.inference, engine=self.engine
-            )
+            found = find_events(self.run.model, first, spec, engine=self.engine)
             advance(1)
         return found[found["layer"] == 1]
 
@@ -406,19 +464,19 @@ class RecordingFigures:
         return report(f"Recording report: {self.run.name}", list(drawn.values()), lead, facts)
 
     def stretch(self) -> slice:
-        """Return the samples that are drawn: SHOWN events, or as many as there are in a stretch of
+        """Return the samples that are drawn: some events, or as many as there are in a stretch of
         the longest length, as near to the middle of the recording as possible."""
         length = self.run.model.spec.layers[0].filter_shape[1]
-        most = LONGEST * length
+        most = _SETTINGS.longest * length
         samples = self.events["sample"]
         # how many events begin within a stretch from each event on
         counts = np.searchsorted(samples, samples + most - 2 * length) - np.arange(len(samples))
         begin = 0
         end = most
         if len(samples):
-            counts = counts.clip(max=SHOWN)
+            counts = counts.clip(max=_SETTINGS.shown)
             most_events = np.flatnonzero(counts == counts.max())
-            middle = (len(samples) - SHOWN) // 2
+            middle = (len(samples) - _SETTINGS.shown) // 2
             first = int(most_events[np.abs(most_events - middle).argmin()])
             last = first + counts[first] - 1
             begin = max(0, int(samples[first]) - length)
@@ -436,10 +494,10 @@ class RecordingFigures:
     def _recording(self) -> Section:
         return Section(
             "Recording and events",
-            "A part of the recording with many events: as recorded, without the baseline, and"
-            " the residual without the events. Each mark is an event, at the peak of its waveform;"
-            " its colour and shape show the waveform. Open marks are events that overlap another"
-            " one.",
+            "A part of the recording with many events: each channel as recorded and without the"
+            " baseline, and the residual without the events. Each mark is an event, at the peak of"
+            " its waveform; its colour and shape show the waveform. Open marks are events that"
+            " overlap another one.",
             recording(self.run.model, self.signals, self.events, self.stretch()),
         )
 
@@ -453,8 +511,10 @@ class RecordingFigures:
     def _distributions(self) -> Section:
         return Section(
             "Amplitudes, rates and intervals",
-            "The size of every event at the peak of its waveform, and how often each waveform"
-            " occurs, over time; and the intervals between the events of each waveform.",
+            "The size of every event at the peak of its waveform over time and as a histogram, and"
+            " how often each waveform occurs. Below: the intervals between events, of all"
+            " waveforms together and of each, and how often events of one waveform follow each"
+            " other at each distance. A gap near 0 is the refractory period.",
             distributions(self.run.model, self.signals, self.events),
         )
 

@@ -17,10 +17,11 @@ import numpy as np
 
 from whatwhere.data.arrays import read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
+from whatwhere.errors import ImageError, MissingExtra, listed, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
+    Table,
     channel_table,
     counts_rows,
     encode_table,
@@ -103,14 +104,7 @@ def _read_table(path: Path, name: str) -> Signals:
     table, times = channel_table(whole)
     values = table_values(path, table)
     names = [split_unit(field) for field in table.names]
-    empty = np.isnan(values).all(0)
-    if empty.any() and not empty.all():
-        # such as the one after a separator at the end of every line
-        if any(n < len(names) and names[n][0] for n in np.flatnonzero(empty)):
-            count = plural(int(empty.sum()), "column")
-            warn(f"{printable(path)}: leaving out {count} without values.")
-        values = values[:, ~empty]
-        names = [one for one, left_out in zip(names, empty, strict=False) if not left_out]
+    values, names = _channels_that_vary(path, values, names)
     if counts_rows(whole):
         warn(f"{printable(path)}: leaving out the first column, which counts the rows.")
     elif times is None and holds_times(whole):
@@ -132,6 +126,46 @@ def _read_table(path: Path, name: str) -> Signals:
         channel_names=tuple(channel for channel, _ in names),
         unit=units.pop() if len(units) == 1 else "",
     )
+
+
+def _channels_that_vary(
+    path: Path, values: np.ndarray, names: list[tuple[str, str]]
+) -> tuple[np.ndarray, list[tuple[str, str]]]:
+    """Return the columns of values [T, C] that are channels, with their names: not those without a
+    value, such as the one after a separator at the end of every line, or with one value throughout,
+    such as a trigger that was never used. All stay if none varies."""
+    empty = np.isnan(values).all(0)
+    constant = _constant_columns(values)
+    left_out = empty | constant
+    if not left_out.any() or left_out.all():
+        return values, names
+    if any(n < len(names) and names[n][0] for n in np.flatnonzero(empty)):
+        count = plural(int(empty.sum()), "column")
+        warn(f"{printable(path)}: leaving out {count} without values.")
+    if constant.any():
+        count = plural(int(constant.sum()), "column")
+        named = [repr(names[n][0]) for n in np.flatnonzero(constant) if n < len(names)]
+        shown = f": {listed(named)}" if named else ""
+        warn(f"{printable(path)}: leaving out {count} with one value throughout{shown}.")
+    kept = [one for one, out in zip(names, left_out, strict=False) if not out]
+    return values[:, ~left_out], kept
+
+
+def _constant_columns(values: np.ndarray) -> np.ndarray:
+    """Tell which columns of values [T, C] have one value throughout; none, if no column varies."""
+    lowest = np.fmin.reduce(values, 0)
+    constant: np.ndarray = lowest == np.fmax.reduce(values, 0)
+    return constant & ~(constant | np.isnan(lowest)).all()
+
+
+def _with_constant_columns(path: Path, values: np.ndarray, table: Table) -> np.ndarray:
+    """Return values [T, C] with the columns that reading left out because they do not vary."""
+    given = table_values(path, channel_table(table)[0])
+    constant = _constant_columns(given)
+    places = np.flatnonzero(constant) - np.arange(int(constant.sum()))
+    if places.max(initial=0) > values.shape[1]:
+        return values
+    return np.insert(values, places, np.fmax.reduce(given, 0)[constant], axis=1)
 
 
 def _read_wav(path: Path, name: str) -> Signals:
@@ -233,7 +267,8 @@ def encode(values: np.ndarray, source: Path) -> bytes:
     """
     suffix = source.suffix.lower()
     if suffix == ".csv":
-        return encode_table(values[0].T, read_table(source))
+        table = read_table(source)
+        return encode_table(_with_constant_columns(source, values[0].T, table), table)
     if suffix not in (".wav", ".npy"):
         raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .csv or .wav.")
     file = io.BytesIO()

@@ -167,6 +167,15 @@ def tile_count(model: DeconvNet, signals: Signals) -> int:
     return len(signals) * len(grid.tiles)
 
 
+def noise_of(model: DeconvNet, signals: Signals) -> np.ndarray:
+    """Return the standard deviation of what each waveform finds in the noise of the first
+    signal, [B]."""
+    picture = next(pictures_of(signals, model.spec))
+    overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+    grid = TileGrid.of(model.spec, 1, picture.shape[2], _SETTINGS.tile, overlap)
+    return waveform_noise(model, picture, grid).deviations
+
+
 def iter_events(
     model: DeconvNet,
     recording: Any,

@@ -134,9 +134,10 @@ def choose_settings(
         raise NoEvents(signals.name, len(pieces.at))
     found = find_waveforms(pieces, waveforms, seed)
     if regularity(pieces.at.double().numpy()) < RhythmSettings().regular:
-        weak = WeakPeaks.of(found.shapes, remove_baseline(x, span, hum), extent)
-        pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least, weak)
-        found = find_waveforms(pieces, waveforms, seed)
+        weak = WeakPeaks.of(found.shapes, v, extent, seen.least)
+        if weak is not None:
+            pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least, weak)
+            found = find_waveforms(pieces, waveforms, seed)
     words = in_words(signals, found, waveforms, span, hum)
     return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes))
 

@@ -111,6 +111,21 @@ def find_peaks(strength: Tensor, extent: Extent, least: float = PEAK) -> Tensor:
     return ((strength == largest) & (strength > least)).nonzero()[:, 0]
 
 
+@dataclass(frozen=True)
+class WeakSettings:
+    """How events are searched whose peaks are in the noise.
+
+    filters  waveforms whose course over time is a filter, at most
+    fewest   samples far from larger events that show the noise
+    tail     deviation of the noise by its 95th percentile, as a multiple of that by its median, up
+             to which it is normal: drifts that a baseline leaves reach 1.2 to 2
+    """
+
+    filters: int = 8
+    fewest: int = 4096
+    tail: float = 1.15
+
+
 @dataclass(frozen=True, eq=False)
 class WeakPeaks:
     """A search for events whose peaks are below the noise's: a filter collects the energy of an
@@ -129,26 +144,53 @@ class WeakPeaks:
     least: float
 
     @classmethod
-    def of(cls, shapes: Tensor, v: Tensor, extent: Extent, most: int = 8) -> "WeakPeaks":
+    def of(
+        cls,
+        shapes: Tensor,
+        v: Tensor,
+        extent: Extent,
+        loud: float,
+        settings: "WeakSettings | None" = None,
+    ) -> "WeakPeaks | None":
         """Take filters from the most frequent waveforms [n, C, K], and their levels from signals
-        [C, T] without baseline."""
-        filters = torch.linalg.svd(shapes[:most], full_matrices=False).Vh[:, 0]
-        found = _filtered((v / deviations_of(v)).nan_to_num(0), filters, extent)
-        levels = torch.stack([deviations_of(each) for each in found])
+        [C, T] without baseline, far from places of at least `loud` deviations.
+
+        None if no filter finds normal noise there: what is left of a drift comes and goes, and
+        looks like weak events.
+        """
+        settings = settings or WeakSettings()
+        scaled = v / deviations_of(v)
+        quiet = ~_near(scaled.nan_to_num(0).abs().amax(0) > loud, extent)
+        quiet &= ~_near(scaled.isnan().any(0), extent)
+        if int(quiet.sum()) < settings.fewest:
+            return None
+        filters = torch.linalg.svd(shapes[: settings.filters], full_matrices=False).Vh[:, 0]
+        found = _filtered(scaled.nan_to_num(0), filters, extent)[:, :, quiet].abs()
+        found = found[:, :, :: max(1, found.shape[2] // settings.fewest)]
+        levels = found.median(2, keepdim=True).values / MEDIAN_OF_NORMAL
+        tails = found.quantile(0.95, 2, keepdim=True) / 1.96  # of a normal distribution
+        normal = (tails < settings.tail * levels).all(0)[:, 0]
+        if not normal.any():
+            return None
         channels = len(v)
         # a quantile of the sum of squares, by Wilson and Hilferty
         spread = 2 / (9 * channels)
         least = (channels * (1 - spread + PEAK * spread**0.5) ** 3) ** 0.5
-        return cls(filters, levels, extent, least)
+        return cls(filters[normal], levels[:, normal], extent, least)
 
     def find(self, scaled: Tensor, loud: Tensor) -> Tensor:
         """Return the places of weak events in signals [C, T], in deviations of the noise, at least
         a waveform away from the loud places [T]."""
         found = _filtered(scaled.nan_to_num(0), self.filters, self.extent) / self.levels
         strength = found.square().sum(0).sqrt().amax(0)
-        reach = self.extent.length
-        near = F.max_pool1d(loud.float()[None], 2 * reach + 1, 1, reach)[0] > 0
-        return find_peaks(torch.where(near, 0, strength), self.extent, self.least)
+        quiet = torch.where(_near(loud, self.extent), 0, strength)
+        return find_peaks(quiet, self.extent, self.least)
+
+
+def _near(places: Tensor, extent: Extent) -> Tensor:
+    """Tell which samples are within a waveform's length of some places [T]."""
+    reach = extent.length
+    return F.max_pool1d(places.float()[None], 2 * reach + 1, 1, reach)[0] > 0
 
 
 def _filtered(x: Tensor, filters: Tensor, extent: Extent) -> Tensor:

@@ -1,0 +1,101 @@
+"""Events in the forms of other programs: SpikeInterface, Phy, and WFDB. `Events.to_mne` is that of
+MNE."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.files import disk_errors
+from whatwhere.model import DeconvNet
+from whatwhere.model.events import Events
+
+if TYPE_CHECKING:
+    from spikeinterface.core import NumpySorting
+
+
+def to_spikeinterface(events: Events, rate: float) -> "NumpySorting":
+    """Return the events of the first signal as a sorting of SpikeInterface; a waveform is a unit.
+
+    rate  samples per second
+    """
+    try:
+        from spikeinterface.core import NumpySorting
+    except ImportError:
+        raise MissingExtra("spikeinterface", "a sorting of events") from None
+    samples, waveforms = _samples_of(events)
+    return NumpySorting.from_samples_and_labels([samples], [waveforms], rate)
+
+
+def write_wfdb(folder: Path, record: str, events: Events, rate: float) -> Path:
+    """Write the events of the first signal as an annotation file of WFDB, and return its path,
+    FOLDER/RECORD.ww; the note of each is its waveform.
+
+    rate  samples per second
+    """
+    try:
+        import wfdb
+    except ImportError:
+        raise MissingExtra("wfdb", "an annotation file of events") from None
+    samples, waveforms = _samples_of(events)
+    if not len(samples):
+        raise ImageError("There are no events to write; WFDB has no empty annotation files.")
+    with disk_errors(f"writing to {folder}", "free some disk space, or choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        wfdb.wrann(
+            record,
+            "ww",
+            samples,
+            symbol=['"'] * len(samples),
+            aux_note=[f"waveform {number}" for number in waveforms],
+            fs=rate,
+            write_dir=str(folder),
+        )
+    return folder / f"{record}.ww"
+
+
+def write_phy(folder: Path, events: Events, model: DeconvNet, rate: float) -> None:
+    """Write the events of the first signal as a folder that Phy opens; it has the waveforms, not
+    the recording.
+
+    rate  samples per second
+    """
+    samples, waveforms = _samples_of(events)
+    own = events[(events["layer"] == 1) & (events["signal"] == 0)]
+    f = model.filters[0][:, :, 0].permute(1, 2, 0).detach().cpu().numpy()  # [B, K, C]
+    channels = f.shape[2]
+    flat = f.reshape(len(f), -1)
+    size = np.linalg.norm(flat, axis=1)
+    similarity = flat @ flat.T / np.maximum(size[:, None] * size, 1e-30)
+    arrays = {
+        "spike_times": samples,
+        "spike_clusters": waveforms.astype(np.int32),
+        "spike_templates": waveforms.astype(np.int32),
+        "amplitudes": own["amplitude"][np.argsort(own["sample"], kind="stable")],
+        "templates": f.astype(np.float32),
+        "similar_templates": similarity.astype(np.float32),
+        "channel_map": np.arange(channels, dtype=np.int32),
+        "channel_positions": np.stack([np.zeros(channels), np.arange(channels)], 1),
+        "whitening_mat": np.eye(channels),
+        "whitening_mat_inv": np.eye(channels),
+    }
+    with disk_errors(f"writing to {folder}", "free some disk space, or choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, values in arrays.items():
+            np.save(folder / f"{name}.npy", values)
+        (folder / "params.py").write_text(
+            "dat_path = []\n"
+            f"n_channels_dat = {channels}\n"
+            "dtype = 'float32'\n"
+            "offset = 0\n"
+            f"sample_rate = {rate!r}\n"
+            "hp_filtered = True\n"
+        )
+
+
+def _samples_of(events: Events) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples of the events of the first signal, in order, and their waveforms."""
+    own = events[(events["layer"] == 1) & (events["signal"] == 0)]
+    order = np.argsort(own["sample"], kind="stable")
+    return np.rint(own["sample"][order]).astype(np.int64), own["waveform"][order]
