@@ -78,10 +78,10 @@ class Labelling:
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
     features      what describes the images: a list of views, which are weighed by the labels. A
-                  view is a word ('own' for learned features, 'colour', 'edges', 'network'), a value
-                  such as `ww.views.Colour()`, an ONNX file, or a callable from pictures
-                  [n, C, h, w] to maps, such as a pretrained network. None takes the usual views,
-                  those of `ww.views.usual_views`, next to learned features; with a run, its
+                  view is a word ('own' for learned features, 'colour', 'edges', 'patterns',
+                  'network'), a value such as `ww.views.Colour()`, an ONNX file, or a callable from
+                  pictures [n, C, h, w] to maps, such as a pretrained network. None takes the usual
+                  views, those of `ww.views.usual_views`, next to learned features; with a run, its
                   features alone. A network helps most where classes are things in photographs
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
