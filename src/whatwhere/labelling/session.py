@@ -27,6 +27,7 @@ from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
 from whatwhere.files import claim, read_regular, readable
+from whatwhere.html import notebook_strip
 from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import (
     Description,
@@ -148,6 +149,21 @@ class Labelling:
                 f" that are not here, such as {next(iter(self.labels.elsewhere))!r}. The file keeps"
                 " these labels."
             )
+
+    def _repr_html_(self) -> str:
+        """Show the last labelled pictures in a notebook, under the line of `repr`."""
+        rows = self.labels.labelled[-12:]
+        shown = [] if self.images is None else [self.images[row : row + 1][0] for row in rows]
+        return notebook_strip(repr(self), shown)
+
+    def __repr__(self) -> str:
+        said = len(self.labels.said)
+        classes = len(self.labels.classes)
+        file = "" if self.file is None else f"; {self.file}"
+        return (
+            f"Labelling({plural(len(self.names), 'picture')}, {plural(said, 'label')} of"
+            f" {plural(classes, 'class', 'classes')}{file})"
+        )
 
     def _described(
         self,
