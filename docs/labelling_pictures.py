@@ -119,7 +119,7 @@ def main() -> None:
                         tab.locator("#why").click()
                         tab.locator("#reasons .reason canvas").first.wait_for()
                     shot(tab, STAGES[count])
-            tab.locator(".look").first.click()
+            tab.get_by_role("button", name="Look through the pictures").first.click()
             shot(tab, REVIEW)
             phone = browser.new_page(viewport=PHONE, color_scheme="dark")
             phone.goto(server.url)

@@ -26,14 +26,22 @@ import whatwhere as ww
 
 PER_CLASS = (1, 3, 10)
 OWN = ("place", "anywhere")
+PLAIN = ("colour", "edges", "patterns")
 JOINED = {
     "own": OWN,
     "own, colour": (*OWN, "colour"),
     "own, colour, edges": (*OWN, "colour", "edges"),
+    "own, colour, edges, patterns": (*OWN, *PLAIN),
     "colour, edges": ("colour", "edges"),
+    "colour, edges, patterns": PLAIN,
     "own, colour, edges, network": (*OWN, "colour", "edges", "network"),
+    "own, colour, edges, patterns, network": (*OWN, *PLAIN, "network"),
     "colour, edges, network": ("colour", "edges", "network"),
 }
+COLUMNS = {
+    "place": "shapes",
+    "anywhere": "textures",
+}  # as the learned features are named when joined
 
 
 class Rows(NamedTuple):
@@ -76,7 +84,7 @@ class Graph:
     """Our classifier on rows of one view, or of several."""
 
     def __init__(self, views: dict[str, torch.Tensor], y: np.ndarray) -> None:
-        columns = {name: rows.shape[1] for name, rows in views.items()}
+        columns = {COLUMNS.get(name, name): rows.shape[1] for name, rows in views.items()}
         self.rows = torch.cat(list(views.values()), 1).numpy()
         self.y = y
         self.classifier = ww.GraphClassifier(views=columns if len(columns) > 1 else None)

@@ -29,7 +29,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from whatwhere.classification import describe_images
-from whatwhere.classification.descriptors import with_learned_steps
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import Images, load
@@ -100,7 +99,7 @@ class Encode:
 
 class Describe:
     """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
-    size. Inference takes learned steps if the model has them.
+    size.
 
     model   a name, a file or a run
     """
@@ -114,8 +113,8 @@ class Describe:
         engine: str = "auto",
     ) -> None:
         run = read_run(model)
-        placed = run.model.to(choose_device(device, engine))
-        self.model, self.recipe = with_learned_steps(placed, run.recipe)
+        self.model = run.model.to(choose_device(device, engine))
+        self.recipe = run.recipe
         self.column = column
         self.engine = engine
 

@@ -25,15 +25,15 @@ from whatwhere.anomaly.aligned import OBJECT
 from whatwhere.anomaly.command import check_outside
 from whatwhere.anomaly.evidence import SURFACE
 from whatwhere.anomaly.page import (
-    KINDS,
+    _KINDS,
     Gallery,
     MapScale,
     PageFacts,
     PageRow,
     PageSettings,
+    _outline_path,
     alarm_rates,
     count_above,
-    outline_path,
 )
 from whatwhere.anomaly.pictures import open_pictures
 from whatwhere.anomaly.threshold import Recall, Threshold, choose_threshold
@@ -295,12 +295,12 @@ def test_a_curve_joins_successive_samples_and_leaves_gaps() -> None:
 def test_the_outline_encloses_a_region() -> None:
     inside = torch.zeros(3, 4, dtype=torch.bool)
     inside[1, 1:3] = True
-    edges = re.findall(r"M(\d+) (\d+)([hv])1", outline_path(inside))
+    edges = re.findall(r"M(\d+) (\d+)([hv])1", _outline_path(inside))
     assert sorted("".join(edge) for edge in edges) == ["11h", "11v", "12h", "21h", "22h", "31v"]
 
 
 def test_the_page_explains_every_kind_of_evidence() -> None:
-    assert set(KINDS) == set(SURFACE) | set(OBJECT)
+    assert set(_KINDS) == set(SURFACE) | set(OBJECT)
 
 
 # The least normal place ---------------------------------------------------------------------------

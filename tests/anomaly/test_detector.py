@@ -21,7 +21,7 @@ from surfaces import scratched, surface
 from whatwhere.anomaly.evidence import evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
 from whatwhere.anomaly.likeness import TooAlike, UnlikeLearned
-from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
+from whatwhere.anomaly.pictures import MemorySpec, open_pictures
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, RunError, SpecError
 
@@ -662,7 +662,7 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
         detector.partial_fit(surface(30, seed=part, height=24, width=28))
     kept = [number for _, number, _ in detector.sample_.kept]
     assert detector.sample_.seen == 90
-    assert detector.sample_.size == len(kept) * 24 * 28 * SMALL_BYTES <= 3_000_000
+    assert detector.sample_.size == len(kept) * 24 * 28 * MemorySpec().small <= 3_000_000
     assert min(kept) < 30 < 60 < max(kept)  # early and late ones
 
 

@@ -14,7 +14,7 @@ from tiny_run import whatwhere
 from whatwhere.anomaly.evaluation import (
     Evaluation,
     EvaluationSpec,
-    Truth,
+    _Truth,
     compared_places,
     read_truth,
 )
@@ -35,7 +35,7 @@ def made(seed: int, shift: float) -> tuple[Evaluation, list[np.ndarray], list[np
         PictureList([str(n)], lambda _, m=m: torch.tensor(m[None]).float())
         for n, m in enumerate(masks)
     ]
-    evaluation = Evaluation(Truth(odd, [None] * 4 + pictures[4:]), outline=2.0)
+    evaluation = Evaluation(_Truth(odd, [None] * 4 + pictures[4:]), outline=2.0)
     for heat in maps:
         evaluation.add(float(heat.max()), torch.tensor(heat))
     return evaluation, maps, masks

@@ -6,20 +6,20 @@ import torch
 
 import whatwhere as ww
 from surfaces import surface
-from whatwhere.anomaly.aligned import NEAR, learn_object
+from whatwhere.anomaly.aligned import ObjectSpec, learn_object
 from whatwhere.anomaly.evidence import (
-    SHRINKAGE,
     SURFACE,
+    EvidenceSpec,
     ExpectedEvidence,
     Gaussian,
-    band_differences,
-    border_distance,
-    largest_difference,
+    _band_differences,
+    _border_distance,
+    _largest_difference,
+    _local_energy,
+    _median_and_spread,
+    _smallest,
     learn_surface,
-    local_energy,
-    median_and_spread,
     neighbours,
-    smallest,
     soft_maximum,
     summarise,
     surface_of,
@@ -32,12 +32,12 @@ from whatwhere.anomaly.filters import (
     SMALL_OBJECT,
     Cells,
     Search,
+    _learn_channels,
+    _matched,
+    _spread_patches,
     brightness,
     centred,
-    learn_channels,
     learn_filters,
-    matched,
-    spread_patches,
 )
 
 
@@ -60,7 +60,7 @@ def test_the_smallest_values_are_those_of_topk(size: int, count: int) -> None:
     values[1] = values[1].sort().values
     count = min(count, size)
     expected = values.topk(count, largest=False).values
-    assert torch.equal(smallest(values, count), expected)
+    assert torch.equal(_smallest(values, count), expected)
 
 
 @pytest.mark.parametrize("size", [(98, 97), (103, 101)])
@@ -130,7 +130,7 @@ def test_what_unknown_cells_show_has_no_influence() -> None:
 def test_unknown_cells_of_an_object_have_no_influence() -> None:
     normal, hidden = learn_object([cells(n) for n in range(8)]), cells(3)
     hidden.known[:6], hidden.energy[:, :6] = False, 90.0
-    assert normal.log_nearest_distance(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
+    assert normal.log_nearest_distance(hidden)[1] == pytest.approx(np.log(ObjectSpec().near), abs=1)
     picture = surface(1)[0]
     picture[:, :20] = torch.nan
     found = learn_filters(
@@ -147,8 +147,8 @@ def test_channels_are_learned_from_known_pixels() -> None:
     partly[1, :, 10:] = torch.nan  # unknown in one channel is unknown
     for search in (LARGE, SMALL):
         (dark, mixing), expected = (
-            learn_channels([partly], search, False),
-            learn_channels([known], search, False),
+            _learn_channels([partly], search, False),
+            _learn_channels([known], search, False),
         )
         assert dark == pytest.approx(expected[0])
         torch.testing.assert_close(mixing, expected[1])
@@ -160,7 +160,8 @@ def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> N
     )
     x[1] += x[0]
     found, deviation = Gaussian.of([x[:, :150], x[:, 150:]]), x.std(1, correction=0)
-    correlation = (1 - SHRINKAGE) * torch.corrcoef(x) + SHRINKAGE * torch.eye(3)
+    shrinkage = EvidenceSpec().shrinkage
+    correlation = (1 - shrinkage) * torch.corrcoef(x) + shrinkage * torch.eye(3)
     difference = (x - x.mean(1, keepdim=True)) / deviation[:, None]
     expected = (difference * torch.linalg.solve(correlation, difference)).sum(0) / 3
     torch.testing.assert_close(
@@ -170,12 +171,12 @@ def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> N
 
 def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
     values = torch.tensor([[0.0] * 6 + [1.0] * 6])
-    assert band_differences(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
-    assert band_differences(values)[0].argmax() == 2
-    assert band_differences(values)[0, 2] == 1.0
-    marked = largest_difference(band_differences(values)[0], 12)
+    assert _band_differences(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
+    assert _band_differences(values)[0].argmax() == 2
+    assert _band_differences(values)[0, 2] == 1.0
+    marked = _largest_difference(_band_differences(values)[0], 12)
     assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
-    assert band_differences(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+    assert _band_differences(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
 
 
 def test_the_regression_on_neighbours_is_that_of_standardised_energies() -> None:
@@ -184,14 +185,16 @@ def test_the_regression_on_neighbours_is_that_of_standardised_energies() -> None
     scale = torch.tensor([1.0, 2.0, 3.0, 0.5, 1.5])[:, None, None]
     moved = [Cells(scale * c.energy + 7, c.peaks, c.known, LARGE) for c in pictures]
     found = learn_surface(moved, 0).neighbours
-    energies = torch.stack([local_energy(c) for c in moved]).double()
+    energies = torch.stack([_local_energy(c) for c in moved]).double()
     mean = energies.mean((0, 2, 3))[:, None, None]
     deviation = energies.std((0, 2, 3), correction=0)[:, None, None]
     standard = (energies - mean) / deviation
     near = torch.cat([neighbours(one, LARGE.gap).flatten(1) for one in standard], 1)
     own = torch.cat([one.flatten(1) for one in standard], 1)
     count = own.shape[1]
-    products = near @ near.mT / count + SHRINKAGE * torch.eye(len(near), dtype=torch.float64)
+    products = near @ near.mT / count + EvidenceSpec().shrinkage * torch.eye(
+        len(near), dtype=torch.float64
+    )
     expected = torch.linalg.solve(products, near @ own.mT / count)
     torch.testing.assert_close(found.weights.double(), expected, rtol=1e-4, atol=1e-5)
 
@@ -220,7 +223,7 @@ def test_neighbours_predict_a_place_of_normal_pictures() -> None:
 
 
 def test_units_and_the_soft_maximum() -> None:
-    median, spread = median_and_spread(torch.arange(101.0)[:, None])
+    median, spread = _median_and_spread(torch.arange(101.0)[:, None])
     assert (median, spread) == (50.0, 40.0)
     evidence = torch.tensor([8.0, 0.0, 0.0])
     assert evidence.mean() < soft_maximum(evidence) < evidence.max()
@@ -228,8 +231,8 @@ def test_units_and_the_soft_maximum() -> None:
 
 
 def test_distance_from_the_border() -> None:
-    assert border_distance((3, 5), 3).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
-    assert border_distance((1, 5), 3).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
+    assert _border_distance((3, 5), 3).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+    assert _border_distance((1, 5), 3).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
 
 
 def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None:
@@ -266,7 +269,7 @@ def test_matched_filters_are_those_of_the_formula() -> None:
         centred(torch.rand(3, 8, 8, generator=generator)),
         root @ root.mT / SIDE**2,
     )
-    filters = matched(features, covariance[None, None])[0, 0].flatten(1)
+    filters = _matched(features, covariance[None, None])[0, 0].flatten(1)
     floor = 1e-3 * covariance.diagonal().mean() + 1e-6
     whitened = torch.linalg.solve(covariance + floor * torch.eye(SIDE**2), features.mT).mT
     expected = whitened / (features * whitened).sum(1, keepdim=True).sqrt()
@@ -287,8 +290,8 @@ def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() ->
 
 
 def test_few_patches_of_a_large_picture_are_measured() -> None:
-    assert spread_patches(torch.zeros(1, 1000, 1000), (SIDE, SIDE)).shape[1] < 3000
-    assert spread_patches(torch.zeros(1, 9, 10), (SIDE, SIDE)).shape[1] == 90
+    assert _spread_patches(torch.zeros(1, 1000, 1000), (SIDE, SIDE)).shape[1] < 3000
+    assert _spread_patches(torch.zeros(1, 9, 10), (SIDE, SIDE)).shape[1] == 90
 
 
 def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:

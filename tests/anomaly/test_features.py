@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import whatwhere as ww
 from surfaces import scratched, surface
-from whatwhere.anomaly.features import MOST_CHANNELS, GivenFeatures, projected
+from whatwhere.anomaly.features import GivenFeatures, GivenSpec, _projected
 from whatwhere.anomaly.joined import Ranks, join
 from whatwhere.errors import ImageError, RunError, SpecError
 
@@ -190,15 +190,15 @@ def test_features_by_their_words_are_read_back_without_them(tmp_path: Path) -> N
 def test_many_channels_are_projected_and_keep_their_distances() -> None:
     generator = torch.Generator().manual_seed(0)
     energy = torch.randn(1500, 3, 4, generator=generator)
-    found = projected(energy)
-    assert found.shape == (MOST_CHANNELS, 3, 4)
+    found = _projected(energy)
+    assert found.shape == (GivenSpec().most_channels, 3, 4)
     before, after = (
         (e.flatten(1)[:, 1:] - e.flatten(1)[:, :1]).square().mean(0) for e in (energy, found)
     )
     torch.testing.assert_close(after, before, rtol=0.3, atol=0)
     assert GivenFeatures(lambda x: x.expand(-1, 1500, -1, -1))(
         torch.rand(1, 6, 7)
-    ).energy.shape == (MOST_CHANNELS, 6, 7)
+    ).energy.shape == (GivenSpec().most_channels, 6, 7)
 
 
 def test_the_sample_leaves_room_for_the_maps_of_given_features() -> None:

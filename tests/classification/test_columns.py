@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.classification import column_names, describe, describe_images
+from whatwhere.classification import column_names, describe
 from whatwhere.classification.anywhere import describe_where
 from whatwhere.spec import DescriptorSpec, LayerSpec, ModelSpec
 
@@ -73,15 +73,3 @@ def test_the_estimator_names_its_columns() -> None:
     names = features.get_feature_names_out()
     assert list(names) == column_names(features.model_, 12, 12)
     assert features.transform(images).shape == (6, len(names))
-
-
-def test_descriptors_take_learned_steps_where_the_model_has_them() -> None:
-    model = ww.load("mnist")
-    digits = ww.data.load("digits")[:3]
-    features = ww.infer(model, digits, steps="learned", engine="reference").features
-    expected = describe([features], DescriptorSpec(), [2])
-    found = describe_images(model, digits, engine="reference")
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    other = ww.DeconvNet(model.spec, seed=0)  # from no file: the paper's steps
-    paper = describe_images(other, digits[:1], ww.Recipe.paper(), engine="reference")
-    np.testing.assert_array_equal(describe_images(other, digits[:1], engine="reference"), paper)

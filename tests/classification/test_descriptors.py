@@ -202,3 +202,11 @@ def test_the_protocol_takes_them(rows):
         protocol.evaluate(x[:60], labels[:60], x[60:], labels[60:], 10.0) for x in (host, device)
     )
     assert first.confusion == second.confusion
+
+
+def test_steps_are_those_of_infer() -> None:
+    model, digits = ww.load("mnist"), load("digits")[:3]
+    for steps in ("learned", 2):
+        features = ww.infer(model, digits, steps=steps, engine="reference").features
+        found = describe_images(model, digits, steps=steps, engine="reference")
+        np.testing.assert_allclose(found, describe([features], DescriptorSpec(), [2]), atol=1e-6)

@@ -38,7 +38,7 @@ def test_weights_are_rounded_and_said_in_a_line() -> None:
         ("colour", "edges", "own"), evidence, ViewWeighting(step=0.1), [0.2] * 3
     )
     assert all(value == pytest.approx(round(value, 1)) for value in weights.values)
-    assert str(weights) == "colour 0.6, own 0.4"
+    assert str(weights) == "colour 0.7, own 0.3"
     assert str(ViewWeights.before_labels(["a", "b"], [0.3, 0.3], FINE)) == "a 0.5, b 0.5"
 
 
@@ -56,9 +56,10 @@ def test_what_counts_before_labels_fades_with_held_out_labels() -> None:
     assert ratios == pytest.approx([0.25, 0.25**0.25, 1], rel=1e-2)
 
 
-def test_a_network_counts_twice_before_labels_say() -> None:
-    network, colour = ViewWeights.before_labels(["network", "colour"], [0.2, 0.2], FINE).values
-    assert network == pytest.approx(2 * colour)
+def test_a_network_and_colours_count_more_before_labels_say() -> None:
+    names = ["network", "colour", "edges"]
+    network, colour, edges = ViewWeights.before_labels(names, [0.2] * 3, FINE).values
+    assert (network, colour) == (pytest.approx(3 * edges), pytest.approx(1.5 * edges))
 
 
 def test_a_stable_view_counts_more_than_one_that_agrees_as_often() -> None:

@@ -1,5 +1,7 @@
 """Command lines of earlier versions: each answers with the line to type now."""
 
+import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,10 @@ def answer(words: list[str]) -> str:
         (
             ["info", "mnist", "--download", "--from", "~/mnist"],
             "whatwhere download mnist --from '~/mnist'",
+        ),
+        (
+            ["svm", "mnist", "--device", "cpu"],
+            "whatwhere svm PICTURES mnist --device cpu",
         ),
         (
             ["denoise", "a.png", "b c.png", "--noise", "0.1"],
@@ -88,3 +94,14 @@ def test_a_name_that_is_a_data_set_and_a_model_is_read_in_the_order_of_today() -
     """`encode mnist mnist` is the same in both orders: another error answers."""
     result = CliRunner().invoke(app, ["encode", "mnist", "mnist", "--out", "x", "--shard", "2/1"])
     assert "has changed" not in result.stderr
+
+
+def test_the_page_of_old_forms_has_the_lines_that_commands_answer(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs/reference/was_is.md"
+    rows = re.findall(r"^\| `whatwhere (.*?)` \| `(whatwhere .*?)` \|$", page.read_text(), re.M)
+    assert len(rows) > 10
+    tiny.make(tmp_path / "runs" / "a")
+    (tmp_path / "detector").write_bytes((2).to_bytes(8, "little") + b"{}")
+    with contextlib.chdir(tmp_path):
+        for was, now in rows:
+            assert answer(was.split()).endswith(f"Run: {now}"), was

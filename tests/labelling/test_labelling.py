@@ -567,3 +567,14 @@ def test_what_is_most_like_a_picture_has_no_label_and_counts_as_suggested() -> N
     session.label(dict.fromkeys([1, 3], "a"))
     assert session.labels.unprompted == {0, 2}
     assert session.similar(1, 2) == [4, 5]
+
+
+def test_a_session_says_what_it_holds() -> None:
+    digits = ww.data.load("digits")[:30]
+    rows = ww.Labelling(digits.flatten(1).numpy())
+    rows.label({0: "a", 1: "b", 2: "a"})
+    assert repr(rows) == "Labelling(30 pictures, 3 labels of 2 classes)"
+    assert "<img" not in rows._repr_html_()
+    pictures = ww.Labelling(digits, features="edges")
+    pictures.label({3: "a", 4: "b"})
+    assert pictures._repr_html_().count("<img ") == 2

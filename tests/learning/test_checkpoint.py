@@ -7,7 +7,8 @@ import torch
 from safetensors import safe_open
 
 import tiny_training as tiny
-from whatwhere.errors import RunError
+from raising import raises
+from whatwhere.errors import RunError, UnusableRunFile
 from whatwhere.learning import TrainingStopped, session
 from whatwhere.learning.checkpoint import Checkpoint, training_changes
 from whatwhere.learning.reports import TrainingState
@@ -72,7 +73,9 @@ def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.model.files.checksum", lambda *_: checksum)
     replace(checkpoint, tensors={"f": changed}).save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(RunError, match="its checksum does not match"):
+    with raises(
+        UnusableRunFile, kind="checkpoint", reason="its checksum does not match its content"
+    ):
         Checkpoint.load(tmp_path)
 
 
@@ -85,10 +88,9 @@ def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.learning.checkpoint.FORMAT", "whatwhere checkpoint 9")
     CHECKPOINT.save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(
-        RunError, match="its format is 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 3'"
-    ):
+    with raises(UnusableRunFile, kind="checkpoint") as raised:
         Checkpoint.load(tmp_path)
+    assert raised.value.__cause__.given == "whatwhere checkpoint 9"
 
 
 @pytest.mark.parametrize(

@@ -305,3 +305,15 @@ def test_a_device_that_is_not_there_raises(device: str) -> None:
 def test_what_people_expect_of_a_module_says_what_to_write(use: Any) -> None:
     with pytest.raises(TypeError, match="SparseCode2d"):
         use(ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=2),))))
+
+
+def test_a_model_is_no_network_and_says_what_to_write() -> None:
+    model = ww.load("mnist")
+    for wrong, words in [
+        (lambda: model(1), "ww.infer(model, images).features"),
+        (lambda: model.infer(1), "ww.infer(model, images)"),
+        (lambda: model.parameters(), "ww.train(images, recipe)"),
+    ]:
+        with pytest.raises(TypeError) as error:
+            wrong()
+        assert words in str(error.value)

@@ -7,7 +7,8 @@ from safetensors.torch import load_file, save_file
 
 import whatwhere as ww
 from examples import SPECS
-from whatwhere.errors import RunError
+from raising import raises
+from whatwhere.errors import RunError, UnusableRunFile
 from whatwhere.model import DeconvNet
 from whatwhere.model.checksums import checksum
 from whatwhere.model.files import FORMAT
@@ -34,18 +35,21 @@ def test_a_damaged_file_is_refused(keep: int, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     ww.save(DeconvNet(SPECS["2 layers"]), path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(RunError, match="not a usable model file"):
+    with raises(UnusableRunFile, kind="model file"):
         ww.load(path)
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"x": torch.zeros(1)}, path, metadata={"format": "whatwhere model 99"})
-    with pytest.raises(RunError, match=r"whatwhere model 99.*expected 'whatwhere model 2'"):
+    with raises(UnusableRunFile, kind="model file") as newer:
         ww.load(path)
     save_file({"x": torch.zeros(1)}, path)
-    with pytest.raises(RunError, match="it has no format"):
+    with raises(UnusableRunFile, kind="model file") as foreign:
         ww.load(path)
+    causes = [raised.value.__cause__ for raised in (newer, foreign)]
+    assert [cause.given for cause in causes] == ["whatwhere model 99", None]
+    assert [cause.expected for cause in causes] == ["whatwhere model 2"] * 2
 
 
 def saved_with(tmp_path: Path, spec: object, filters: torch.Tensor) -> Path:
@@ -59,7 +63,7 @@ def saved_with(tmp_path: Path, spec: object, filters: torch.Tensor) -> Path:
 
 
 def test_filters_that_do_not_fit_the_spec_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"\[1, 3, 4, 4\].*expected \[1, 3, 5, 5\]"):
+    with pytest.raises(UnusableRunFile, match=r"\[1, 3, 4, 4\].*expected \[1, 3, 5, 5\]"):
         ww.load(saved_with(tmp_path, {"layers": [{"maps": 3}]}, torch.zeros(1, 3, 4, 4)))
 
 
@@ -71,8 +75,10 @@ def test_filters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_spec_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"mpas is not a setting. Did you mean 'layers\.1\.maps'"):
+    with raises(UnusableRunFile, kind="model file") as raised:
         ww.load(saved_with(tmp_path, {"layers": [{"mpas": 3}]}, torch.zeros(1, 3, 5, 5)))
+    assert raised.value.__cause__.given == "layers.1.mpas"
+    assert raised.value.__cause__.near == ("layers.1.maps",)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -138,7 +144,7 @@ def test_a_file_that_was_cut_or_has_grown_is_noticed(keep: str, tmp_path: Path) 
     path.write_bytes(
         {"all but the end": content[:-1], "twice": content * 2, "with more": content + b"x"}[keep]
     )
-    with pytest.raises(RunError, match="not a usable model file"):
+    with raises(UnusableRunFile, kind="model file"):
         ww.load(path)
 
 
@@ -149,7 +155,9 @@ def test_another_spec_than_the_saved_one_is_noticed(tmp_path: Path) -> None:
     content = path.read_bytes()
     assert content.count(b'\\"pool_size\\":2') == 2
     path.write_bytes(content.replace(b'\\"pool_size\\":2', b'\\"pool_size\\":3', 1))
-    with pytest.raises(RunError, match="checksum"):
+    with raises(
+        UnusableRunFile, kind="model file", reason="its checksum does not match its content"
+    ):
         ww.load(path)
 
 
@@ -181,7 +189,7 @@ def test_a_hostile_spec_raises_a_clear_error(name: str, tmp_path: Path) -> None:
     }
     metadata = {"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
     save_file(tensors, path, metadata=metadata)
-    with pytest.raises(RunError, match="not a usable model file") as raised:
+    with raises(UnusableRunFile, kind="model file") as raised:
         ww.load(path)
     assert len(str(raised.value)) < 1000
 
@@ -190,7 +198,7 @@ def test_a_hostile_spec_raises_a_clear_error(name: str, tmp_path: Path) -> None:
     "dtype", [torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.complex64]
 )
 def test_filters_of_another_type_raise_an_error(dtype: torch.dtype, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="not a usable model file"):
+    with raises(UnusableRunFile, kind="model file"):
         ww.load(saved_with(tmp_path, ONE_LAYER, torch.zeros(1, 3, 5, 5).to(dtype)))
 
 
@@ -210,5 +218,7 @@ def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
     text = json.dumps(ONE_LAYER)
     metadata = {"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
     save_file(tensors, tmp_path / "model", metadata=metadata)
-    with pytest.raises(RunError, match=r"no layer has the tensor 'layer2\.filters'"):
+    with raises(
+        UnusableRunFile, kind="model file", reason="no layer has the tensor 'layer2.filters'"
+    ):
         ww.load(tmp_path / "model")

@@ -838,6 +838,32 @@ def test_a_class_is_renamed_joined_and_removed(tab: Opened, served: Session) -> 
 
 
 @pytest.mark.browser
+def test_a_class_gets_another_colour_and_keeps_it(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    for count, name in enumerate(("tulip", "rose"), start=1):
+        press(tab, f"{name} <Enter>")
+        until_said(tab, shown, count)
+
+    def colour(name: str) -> str:
+        row = tab.tab.locator(".class-row", has_text=name).locator(".class")
+        return str(row.evaluate("button => button.style.getPropertyValue('--hue')"))
+
+    assert (colour("tulip"), colour("rose")) == ("#0072b2", "#e69f00")
+    tab.tab.locator(".class-row", has_text="tulip").locator(".class").focus()
+    press(tab, "<F2>")
+    tab.tab.get_by_role("radio", name="violet").check()
+    tab.until(lambda: colour("tulip") == "#5b3a8c")
+    tab.tab.locator("#rename-name").fill("lily")
+    press(tab, "<Enter>")
+    tab.until(lambda: "lily" in shown.session.said.values())
+    tab.until(lambda: tab.tab.locator(".class-row", has_text="lily").count() == 1)
+    assert colour("lily") == "#5b3a8c"
+    tab.tab.reload()
+    tab.until(lambda: tab.tab.locator(".class-row", has_text="lily").count() == 1)
+    assert (colour("lily"), colour("rose")) == ("#5b3a8c", "#e69f00")
+
+
+@pytest.mark.browser
 def test_a_near_double_is_asked_about(tab: Opened, served: Session) -> None:
     _, shown, _ = served
     press(tab, "tulip <Enter>")

@@ -1,5 +1,8 @@
-"""From a new folder of 60 pictures to a saved classifier, by keyboard alone and by mouse: the lists
-in `walks/` are what a person does."""
+"""From a new folder of 60 pictures to a saved classifier, by keyboard, by mouse and by touch on
+a phone: the lists in `walks/` are what a person does.
+
+PYTHONPATH=tests python tests/pages/walk_pictures.py FOLDER     takes pictures along the way
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +30,13 @@ def lines(name: str) -> list[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Served:
     return Served(tmp_path_factory.mktemp("walk"), COUNT)
+
+
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+}
 
 
 @pytest.fixture
@@ -80,19 +90,45 @@ def test_the_walk_by_keyboard_alone(walked: tuple[Served, LabelPage, Opened]) ->
     assert moved == []
 
 
+def walk(name: str, made: Served, opened: Opened) -> None:
+    """Do what a list says, by clicks or by taps."""
+    taps = name == "phone"
+
+    def point(selector: Any) -> None:
+        selector.scroll_into_view_if_needed()
+        if taps:
+            selector.tap()
+        else:
+            selector.click()
+
+    for line in lines(name):
+        action, _, rest = line.partition(" ")
+        if action in ("click", "tap"):
+            point(opened.tab.locator(rest))
+        elif action == "name":
+            opened.tab.locator("#class-name").fill(made.truth(current(opened)))
+            point(opened.tab.locator("#give"))
+        else:
+            right = made.truth(current(opened))
+            opened.tab.wait_for_timeout(400)  # a click at once would belong to the one before
+            point(opened.tab.locator(".class", has_text=right))
+        opened.settle()
+
+
 @pytest.mark.browser
 def test_the_walk_by_mouse(walked: tuple[Served, LabelPage, Opened]) -> None:
     made, shown, opened = walked
-    for line in lines("mouse"):
-        action, _, rest = line.partition(" ")
-        if action == "click":
-            opened.tab.locator(rest).click()
-        elif action == "name":
-            opened.tab.locator("#class-name").fill(made.truth(current(opened)))
-            opened.tab.locator("#give").click()
-        else:
-            name = made.truth(current(opened))
-            opened.tab.wait_for_timeout(400)  # a click at once would belong to the one before
-            opened.tab.locator(".class", has_text=name).click()
-        opened.settle()
+    walk("mouse", made, opened)
     check_end(made, shown, opened)
+
+
+@pytest.mark.browser
+def test_the_walk_on_a_phone(browser: Any, made: Served) -> None:
+    made.file.unlink(missing_ok=True)
+    made.classifier.unlink(missing_ok=True)
+    shown = made.page()
+    with serving(shown) as server, Opened(browser, server.url, **PHONE) as opened:
+        walk("phone", made, opened)
+        width = opened.tab.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, "nothing is wider than the phone"
+        check_end(made, shown, opened)

@@ -1,6 +1,7 @@
 """The study of labels through inference: its descriptor, its network, and where gradients go."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from reproduction.studies.labels import (
     VARIANTS,
     Labelled,
     Network,
+    Variant,
     half_heads,
     hinge,
     learn,
     patches_of,
     rows_of,
+    spread,
+    teach,
 )
 from whatwhere.classification import describe
 
@@ -80,3 +84,31 @@ def test_labels_move_filters_and_steps_and_the_filters_stay_what_they_are(
     for k, (old, new) in enumerate(zip(before, network.filters, strict=True), start=1):
         assert not torch.equal(old, new)
         torch.testing.assert_close(new, network.model.project(k, new))
+
+
+def test_labels_spread_along_the_graph_to_the_images_that_lie_with_them() -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.eye(3, 8).repeat_interleave(20, 0)
+    rows = torch.nn.functional.normalize(
+        centres + 0.1 * torch.rand(60, 8, generator=generator), dim=1
+    )
+    scores = spread(rows, torch.tensor([0, 20, 40]), torch.tensor([4, 5, 6]), neighbours=5)
+    assert scores.argmax(1).tolist() == [4] * 20 + [5] * 20 + [6] * 20
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("teacher", ["graph", "svm"])
+def test_a_teacher_labels_the_images_that_it_is_surest_of(
+    network: Network, teacher: Literal["graph", "svm"]
+) -> None:
+    train = ww.data.load("digits").subset(np.arange(60))
+    data = Labelled.of(train, train, "cpu", 20)
+    taught = teach(network, Variant(teacher=teacher, trusted=0.5), data)
+    assert 20 <= len(taught.images) < 60
+    assert len(taught.images) == len(taught.targets)
+    kept = {
+        image.numpy().tobytes(): int(t)
+        for image, t in zip(taught.images, taught.targets, strict=True)
+    }
+    for image, label in zip(data.images, data.labels, strict=True):
+        assert kept[image.numpy().tobytes()] == label, "an image with a label keeps it"

@@ -249,6 +249,12 @@ def test_what_is_not_noise_is_put_back() -> None:
     assert share_of_noise(removed[:5, :5], 0.1, 0.7) == 0  # too few pixels to tell
 
 
+def test_a_denoiser_says_what_it_is_and_shows_its_filters() -> None:
+    denoiser = load_denoiser()
+    assert repr(denoiser).startswith("Denoiser(8 steps, 4 × 256 filters of 256 values")
+    assert denoiser._repr_html_().count("<img ") == 12
+
+
 @pytest.mark.parametrize(("sigma", "passes"), [(0.12, 1), (0.03, 2)])
 def test_progress_counts_both_passes_of_a_plane_as_one(sigma: float, passes: int) -> None:
     """Faint noise needs a second pass: the first one is then half of the work."""

@@ -79,7 +79,7 @@ def test_the_rest_of_a_drift_is_no_weak_waveform() -> None:
     shape = unit(torch.from_numpy(shapes()[:1, None]).float())
     extent = Extent(12, LENGTH - 13)
     assert WeakPeaks.of(shape, torch.from_numpy(v).float(), extent, 5.0) is not None
-    slow = np.convolve(0.3 * rng.standard_normal(40_000), shapes()[0], "same")
+    slow = np.convolve(0.6 * rng.standard_normal(40_000), shapes()[0], "same")
     slow[np.arange(40_000) % 4000 < 2500] = 0
     rest = torch.from_numpy(v + slow).float()
     assert WeakPeaks.of(shape, rest, extent, 5.0) is None

@@ -18,9 +18,22 @@ from whatwhere.errors import ImageError
 OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
 """The kinds of evidence, as in `evidence.SURFACE`."""
 
-USUAL = 250  # the smallest number of pictures that show which distances are usual
 ONE_SIZE = "Resize them, or leave out --aligned (in Python: aligned=False)."
-NEAR = 1e-4  # share of the squared length of a picture; smaller distances count as equal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectSpec:
+    """Settings of aligned objects.
+
+    usual  the smallest number of pictures that show which distances are usual
+    near   share of the squared length of a picture; smaller distances count as equal
+    """
+
+    usual: int = 250
+    near: float = 1e-4
+
+
+_OBJECT = ObjectSpec()
 
 
 @dataclass(frozen=True)
@@ -61,8 +74,10 @@ class NormalObject:
         if but >= 0 and squares.shape[1] > 1:
             squares = squares[:, torch.arange(squares.shape[1]) != but]
         known = cells.known.flatten()[:, None]
-        whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
-        return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
+        whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(_OBJECT.near)
+        return (len(known) * squares.amin(1)).clamp_min(_OBJECT.near).log(), whole.clamp_min(
+            _OBJECT.near
+        ).log()
 
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
         """Return the picture, the row and the column [3, M] of normal places, the most alike to a
@@ -79,7 +94,7 @@ def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
     normal = NormalObject(
         bank, bank.square().sum(2), torch.empty(0), torch.tensor(pictures[0].known.shape)
     )
-    some = range(0, len(pictures), max(1, len(pictures) // USUAL))
+    some = range(0, len(pictures), max(1, len(pictures) // _OBJECT.usual))
     places = torch.stack(
         [
             places

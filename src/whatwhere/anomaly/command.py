@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMED = 5  # pictures in a sentence
 EXPECTED = 0.01  # share of pictures with a defect, if nobody says otherwise
-UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
+_UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
 
 
 class _AnomalyCommands(TyperGroup):
@@ -115,17 +115,17 @@ def fit(
     share = None if expected is None else read_share(expected, "--expected")
     if cost <= 0:
         raise SpecError(f"Got --cost {cost:g}; expected a number above 0.")
-    marked = None if marks is None else read_marks(marks)
-    read: list[str | Path | None] = [normal, defects, mask_file(mask), marks]
+    marked = None if marks is None else _read_marks(marks)
+    read: list[str | Path | None] = [normal, defects, _mask_file(mask), marks]
     read += marked.sources if marked else []
     claim([out], *read, overwrite=overwrite)
     if report is not None:
         check_outside(report, normal, "--report")
         claim(report_files(report), *read, folder=report, overwrite=overwrite)
     stages = Stages(quiet)
-    source = open_marked(normal, mask, marked)
+    source = _open_marked(normal, mask, marked)
     detector = fitted(spec, source, stages, features, tolerate)
-    known = known_defects(defects, marked)
+    known = _known_defects(defects, marked)
     if known is not None:
         with stages.stage("choosing the threshold by defects", 1) as advance:
             detector.choose_threshold_by_defects(known, cost, share or EXPECTED)
@@ -133,7 +133,7 @@ def fit(
     save(detector, out, "--out")
     if report is not None:
         line = shell_line("whatwhere", "anomaly", "fit", normal, "--out", out)
-        report_on_normal(detector, source, normal, report, stages, share, line)
+        _report_on_normal(detector, source, normal, report, stages, share, line)
     threshold = detector.threshold_
     low, high = threshold.interval
     count = detector.sample_.seen
@@ -154,14 +154,14 @@ def fit(
     typer.echo(
         f"{printable(out)}: {learned_from(detector)}. Scores above {threshold.value:.2f} are"
         f" anomalies. About {in_percent(threshold.false_alarms)} of normal pictures score higher"
-        f" (95 % interval: {interval_in_percent(threshold.interval)}).{too_few(detector)}"
-        f"{far_above_the_others(detector)}{what_to_expect(detector, share)}"
+        f" (95 % interval: {interval_in_percent(threshold.interval)}).{_too_few(detector)}"
+        f"{_far_above_the_others(detector)}{_what_to_expect(detector, share)}"
     )
     if changes:
         typer.echo(table_of(changes))
 
 
-def far_above_the_others(model: "AnomalyDetector") -> str:
+def _far_above_the_others(model: "AnomalyDetector") -> str:
     """Make a sentence that names the pictures that were given as normal but score far above the
     others; empty without such pictures."""
     from whatwhere.errors import plural, printable
@@ -190,7 +190,7 @@ def far_above_the_others(model: "AnomalyDetector") -> str:
     )
 
 
-def what_to_expect(model: "AnomalyDetector", expected: float | None) -> str:
+def _what_to_expect(model: "AnomalyDetector", expected: float | None) -> str:
     """Sentences on the share of defects found and of true alarms; empty if neither can be told."""
     from whatwhere.anomaly.threshold import in_percent, interval_in_percent, true_alarms
 
@@ -213,7 +213,7 @@ def what_to_expect(model: "AnomalyDetector", expected: float | None) -> str:
     return words
 
 
-def report_on_normal(
+def _report_on_normal(
     model: "AnomalyDetector",
     pictures: "PictureList",
     folder: str,
@@ -233,24 +233,24 @@ def report_on_normal(
     )
     # only the places come from the detector itself
     known = {number: (score, evidence) for number, score, evidence in by_others}
-    source = ReportSource(pictures, full_path(folder), known=known, expected=expected)
+    source = ReportSource(pictures, _full_path(folder), known=known, expected=expected)
     commands = Commands(fit=f"{fit_line} --overwrite --marks marks.csv")
     return write_report(out, model, source, stages, commands, json_=json_)
 
 
-def full_path(source: str) -> str:
+def _full_path(source: str) -> str:
     """Return the whole path of a folder or file; the name of a data set stays."""
     return str(Path(source).resolve()) if Path(source).exists() else source
 
 
-def read_marks(file: Path) -> "Marks":
+def _read_marks(file: Path) -> "Marks":
     """Return the marks in a table that the page saved."""
     from whatwhere.anomaly.marks import Marks
 
     return Marks.read(file)
 
 
-def open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "PictureList":
+def _open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "PictureList":
     """Return the pictures to fit to: the normal ones, and those that are marked as false alarms."""
     from whatwhere.anomaly.pictures import open_pictures
 
@@ -258,7 +258,7 @@ def open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "Pictur
     return source if marks is None else marks.normal(source, normal)
 
 
-def known_defects(defects: str | None, marks: "Marks | None") -> "PictureList | None":
+def _known_defects(defects: str | None, marks: "Marks | None") -> "PictureList | None":
     """Return the pictures that are known to have a defect; None without any."""
     from whatwhere.anomaly.pictures import open_pictures, together
 
@@ -364,17 +364,17 @@ def score(
     note = ""
     if spec.false_alarms is not None:
         model.choose_threshold(spec.false_alarms)
-        if few := too_few(model):
+        if few := _too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    read: list[str | Path | None] = [detector, pictures, mask_file(mask), evaluate, compare]
+    read: list[str | Path | None] = [detector, pictures, _mask_file(mask), evaluate, compare]
     claim(report_files(out), *read, folder=out, overwrite=overwrite)
     source = open_pictures(pictures, shard, mask)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
     fitted_to: set[int] = set()
     report = ReportSource(
-        watched(source, model, fitted_to),
-        full_path(pictures),
+        _watched(source, model, fitted_to),
+        _full_path(pictures),
         model.normal_scores_,
         expected=share,
         truth=evaluate,
@@ -413,7 +413,7 @@ class UnsortedSpec(AnomalySpec):
     seed          seed of the random sample
     """
 
-    contamination: Annotated[float, Within(0, 0.5)] = UNSORTED
+    contamination: Annotated[float, Within(0, 0.5)] = _UNSORTED
 
 
 @command(UnsortedSpec, flags="aligned false_alarms contamination", app=group)
@@ -461,17 +461,17 @@ def odd(
     # imported after the check, so that its error is reported sooner
     from whatwhere.anomaly.pictures import open_pictures
 
-    claim(report_files(out), pictures, mask_file(mask), folder=out, overwrite=overwrite)
+    claim(report_files(out), pictures, _mask_file(mask), folder=out, overwrite=overwrite)
     if detector is not None:
-        claim([detector], pictures, mask_file(mask), overwrite=overwrite)
+        claim([detector], pictures, _mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
     source = open_pictures(pictures, mask=mask)
     model = fitted(spec, source, stages, features)
     if detector is not None:
         save(model, detector, "--detector")
     line = shell_line("whatwhere", "anomaly", "fit", pictures, "--out", detector or "detector")
-    words = report_on_normal(model, source, pictures, out, stages, share, line, json_=json_)
-    typer.echo(words if json_ else words + too_few(model))
+    words = _report_on_normal(model, source, pictures, out, stages, share, line, json_=json_)
+    typer.echo(words if json_ else words + _too_few(model))
 
 
 def save(model: "AnomalyDetector", file: Path, option: str) -> None:
@@ -484,7 +484,7 @@ def save(model: "AnomalyDetector", file: Path, option: str) -> None:
         model.save(file)
 
 
-def mask_file(mask: str | None) -> str | None:
+def _mask_file(mask: str | None) -> str | None:
     """Return the path of a mask, which is not replaced by an output."""
     return None if mask == "alpha" else mask
 
@@ -517,7 +517,7 @@ def fitted(
             raise ImageError(str(warning)) from None
 
 
-def too_few(model: "AnomalyDetector") -> str:
+def _too_few(model: "AnomalyDetector") -> str:
     """Make a sentence that warns of too few pictures for the wanted rate of false alarms; empty if
     there are enough."""
     wanted = model.false_alarms
@@ -550,7 +550,7 @@ def check_outside(out: Path, pictures: str, option: str = "--out") -> None:
     )
 
 
-def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: set[int]) -> "PictureList":
+def _watched(source: "PictureList", model: "AnomalyDetector", fitted_to: set[int]) -> "PictureList":
     """Return the same pictures. Reading one that the detector learned from adds its number to
     `fitted_to`."""
     from whatwhere.anomaly.pictures import PictureList, fingerprint, with_channels

@@ -12,10 +12,24 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-DULL = 4.0  # times less contrast than the dullest normal picture
-NONE = 1e-4  # contrast that counts as none: less than half a level of 8 bits
-DIM = 0.1  # share of the brightness of the darkest normal picture; darker ones count as this dark
-SCORE = 10.0  # score for each factor e of missing contrast
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastSpec:
+    """Settings of contrast.
+
+    dull   times less contrast than the dullest normal picture
+    none   contrast that counts as none: less than half a level of 8 bits
+    dim    share of the brightness of the darkest normal picture; darker ones count as this dark
+    score  score for each factor e of missing contrast
+    """
+
+    dull: float = 4.0
+    none: float = 1e-4
+    dim: float = 0.1
+    score: float = 10.0
+
+
+_CONTRAST = ContrastSpec()
 
 
 @dataclass(frozen=True)
@@ -29,13 +43,13 @@ class Contrast:
     def of(cls, pictures: Sequence[Tensor]) -> "Contrast":
         """Return the contrast and the brightness of normal pictures, each [C, H, W]."""
         darkest = min(brightness(picture) for picture in pictures)
-        return cls(min(log_contrast(picture, darkest) for picture in pictures), darkest)
+        return cls(min(_log_contrast(picture, darkest) for picture in pictures), darkest)
 
     def dead(self, picture: Tensor) -> float:
         """Return how far above the threshold the score of a picture without contrast is; otherwise
         0."""
-        missing = self.least - log_contrast(picture, self.darkest)
-        return SCORE * missing if missing > math.log(DULL) else 0.0
+        missing = self.least - _log_contrast(picture, self.darkest)
+        return _CONTRAST.score * missing if missing > math.log(_CONTRAST.dull) else 0.0
 
 
 def brightness(picture: Tensor) -> float:
@@ -43,12 +57,15 @@ def brightness(picture: Tensor) -> float:
     return float(picture[:, picture.isfinite().all(0)].abs().mean())
 
 
-def log_contrast(picture: Tensor, darkest: float) -> float:
+def _log_contrast(picture: Tensor, darkest: float) -> float:
     """Return the logarithm of the mean difference of known pixels from those around them, relative
     to the brightness."""
     known = picture.isfinite().all(0)
     values = picture.where(known, 0.0)[None]
     around = F.avg_pool2d(values, 3, 1, 1, count_include_pad=False)[0]
     share = F.avg_pool2d(known[None].float(), 3, 1, 1, count_include_pad=False)[0]
-    difference = (picture - around / share.clamp_min(NONE))[:, known].abs().mean()
-    return math.log(float(difference) / max(brightness(picture), DIM * darkest, NONE) + NONE)
+    difference = (picture - around / share.clamp_min(_CONTRAST.none))[:, known].abs().mean()
+    return math.log(
+        float(difference) / max(brightness(picture), _CONTRAST.dim * darkest, _CONTRAST.none)
+        + _CONTRAST.none
+    )

@@ -73,12 +73,26 @@ except ImportError:
 
 FORMAT = "whatwhere anomaly detector 9"
 FEATURES = "photographs"  # the model whose first layer has the features
-COMPARED = 4  # normal patches that are shown
-FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
-BYTES = 4  # of a value of a map
-MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
+_MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
 Progress = Callable[[int], None]
 Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorSpec:
+    """Settings of detectors that change no score.
+
+    compared        normal patches that are shown
+    feature_copies  of the maps of a picture that `fit` holds at most
+    value_bytes     of a value of a map
+    """
+
+    compared: int = 4
+    feature_copies: int = 6
+    value_bytes: int = 4
+
+
+_DETECTOR = DetectorSpec()
 
 
 class Patch(NamedTuple):
@@ -422,7 +436,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         cells = scorer.extract(picture)
         cell_height, cell_width = scorer.extract.cell_size(cells, picture)
         side = scorer.side(cells, picture)
-        row, column = largest_pixel(anomaly_map)
+        row, column = _largest_pixel(anomaly_map)
         place = int(row / cell_height), int(column / cell_width)
         pictures = self._normal_pictures()
         own = fingerprint(picture)
@@ -432,13 +446,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             if number in nearest or fingerprint(pictures[number]) == own:
                 continue
             nearest[number] = at
-            if len(nearest) == COMPARED:
+            if len(nearest) == _DETECTOR.compared:
                 break
         normal = [
-            cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
+            _cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
             for number, (r, c) in nearest.items()
         ]
-        return [cut(picture, row, column, side), *normal]
+        return [_cut(picture, row, column, side), *normal]
 
     def different_pictures(self) -> int:
         """Count the different pictures among those that the detector was fitted to."""
@@ -464,7 +478,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         settings = {
             "parameters": parameters,
             "scorers": [
-                scorer_settings(scorer, f"{n}.", sample.channels, tensors)
+                _scorer_settings(scorer, f"{n}.", sample.channels, tensors)
                 for n, scorer in enumerate(self.scorers_)
             ],
             "sample": {
@@ -484,11 +498,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         }
         curves = zip(self.ranks_, self.map_ranks_, strict=True)
         for n, (ranks, map_ranks) in enumerate(curves):
-            take_tensors(f"{n}.ranks", ranks, tensors)
-            take_tensors(f"{n}.map_ranks", map_ranks, tensors)
-        take_tensors("area", self.area_, tensors)
+            _take_tensors(f"{n}.ranks", ranks, tensors)
+            _take_tensors(f"{n}.map_ranks", map_ranks, tensors)
+        _take_tensors("area", self.area_, tensors)
         tensors["scores"] = torch.from_numpy(self.normal_scores_)
-        tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
+        tensors |= {f"picture.{n}": _as_bytes(picture) for n, picture in enumerate(sample.pictures)}
         contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_checked(Path(path), FORMAT, settings, contiguous)
 
@@ -503,10 +517,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         file = Path(path)
         if file.is_dir():
             raise RunError(
-                f"{printable(file)} is a folder, not a detector. Give a file, or {MAKE_ONE}"
+                f"{printable(file)} is a folder, not a detector. Give a file, or {_MAKE_ONE}"
             )
         if not file.exists():
-            raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
+            raise RunError(f"Cannot find {printable(file)}. Check the path, or {_MAKE_ONE}")
         # forged settings have any types, and parts that do not match each other
         with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
             settings, tensors = read_checked(file, FORMAT)
@@ -522,14 +536,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.far_ = np.array(settings["far"], dtype=np.int64)
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
             sources = range(len(detector.scorers_))
-            detector.ranks_ = [ranks_from(f"{n}.ranks", tensors) for n in sources]
-            detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
-            detector.area_ = ranks_from("area", tensors)
+            detector.ranks_ = [_ranks_from(f"{n}.ranks", tensors) for n in sources]
+            detector.map_ranks_ = [_ranks_from(f"{n}.map_ranks", tensors) for n in sources]
+            detector.area_ = _ranks_from("area", tensors)
             detector.rarest_ = float(settings["rarest"])
             detector.contrast_ = Contrast(**settings["contrast"])
             detector.kind_ = LearnedKind(**settings["kind"])
             detector.threshold_ = detector._threshold()
-            detector.recall_ = recall_from(settings["recall"])
+            detector.recall_ = _recall_from(settings["recall"])
             # parts that do not match each other raise here
             detector.score_samples(detector.sample_.pictures[:1])
         return detector
@@ -606,7 +620,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         given."""
         cells = [GivenFeatures(source)(picture) for source in self._sources() if source != OWN]
         values = sum(found.energy.numel() for found in cells)
-        return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
+        return math.ceil(
+            _DETECTOR.feature_copies * values * _DETECTOR.value_bytes / picture.numel()
+        )
 
     @property
     def _versions(self) -> int:
@@ -696,14 +712,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         kind = NormalObject if self.aligned else NormalSurface
         extract: Filters | GivenFeatures
         if source == OWN:
-            extract = with_tensors(f"{prefix}filters", Filters, entry["filters"], tensors)
+            extract = _with_tensors(f"{prefix}filters", Filters, entry["filters"], tensors)
         else:
             extract = GivenFeatures(source)
             extract.check(tensors[f"{prefix}fingerprint"], self.sample_.channels)
         return Scorer(
             extract=extract,
-            normal=with_tensors(f"{prefix}normal", kind, entry["normal"], tensors),
-            usual=with_tensors(f"{prefix}usual", ExpectedEvidence, entry["usual"], tensors),
+            normal=_with_tensors(f"{prefix}normal", kind, entry["normal"], tensors),
+            usual=_with_tensors(f"{prefix}usual", ExpectedEvidence, entry["usual"], tensors),
             units=tensors[f"{prefix}units"],
             map_units=tensors[f"{prefix}map_units"],
             aligned=self.aligned,
@@ -721,7 +737,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             pixels = pixels.clamp_min(self.outline_ + dead)
         known = picture.isfinite().all(0)
         anomaly_map = torch.where(known, pixels, torch.nan)
-        patch = Patch.around(*largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
+        patch = Patch.around(*_largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
         return Detection(name, score, evidence, anomaly_map, patch)
 
     def _by_kind(self, evidence: Iterable[Sequence[float]]) -> dict[str, float]:
@@ -737,7 +753,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return found
 
 
-def scorer_settings(
+def _scorer_settings(
     scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
 ) -> dict[str, object]:
     """Return what a file records about a scorer; its tensors are added to `tensors`."""
@@ -747,14 +763,14 @@ def scorer_settings(
         entry["source"] = extract.name
         tensors[f"{prefix}fingerprint"] = extract.fingerprint(channels)
     else:
-        entry["filters"] = take_tensors(f"{prefix}filters", extract, tensors)
-    entry["normal"] = take_tensors(f"{prefix}normal", scorer.normal, tensors)
-    entry["usual"] = take_tensors(f"{prefix}usual", scorer.usual, tensors)
+        entry["filters"] = _take_tensors(f"{prefix}filters", extract, tensors)
+    entry["normal"] = _take_tensors(f"{prefix}normal", scorer.normal, tensors)
+    entry["usual"] = _take_tensors(f"{prefix}usual", scorer.usual, tensors)
     tensors |= {f"{prefix}units": scorer.units, f"{prefix}map_units": scorer.map_units}
     return entry
 
 
-def recall_from(settings: FileFields | None) -> Recall | None:
+def _recall_from(settings: FileFields | None) -> Recall | None:
     """Return what a file records of the share of defects found."""
     if settings is None:
         return None
@@ -762,12 +778,12 @@ def recall_from(settings: FileFields | None) -> Recall | None:
     return Recall(settings["found"], settings["of"], (low, high))
 
 
-def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
-    """Read a curve that `take_tensors` took apart."""
+def _ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
+    """Read a curve that `_take_tensors` took apart."""
     return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
-def take_tensors(name: str, value: object, tensors: dict[str, Tensor]) -> object:
+def _take_tensors(name: str, value: object, tensors: dict[str, Tensor]) -> object:
     """Return a value without its tensors, which are added to `tensors` by their names."""
     if isinstance(value, Tensor):
         tensors[name] = value
@@ -775,13 +791,13 @@ def take_tensors(name: str, value: object, tensors: dict[str, Tensor]) -> object
     if not is_dataclass(value):
         return value
     return {
-        f.name: take_tensors(f"{name}.{f.name}", getattr(value, f.name), tensors)
+        f.name: _take_tensors(f"{name}.{f.name}", getattr(value, f.name), tensors)
         for f in fields(value)
     }
 
 
-def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Return the inverse of `take_tensors`."""
+def _with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Return the inverse of `_take_tensors`."""
     if kind is Tensor:
         return tensors[name]
     if isinstance(value, list):
@@ -791,13 +807,13 @@ def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]
     kinds = get_type_hints(kind)
     return kind(
         **{
-            part: with_tensors(f"{name}.{part}", kinds[part], value[part], tensors)
+            part: _with_tensors(f"{name}.{part}", kinds[part], value[part], tensors)
             for part in value
         }
     )
 
 
-def as_bytes(picture: Tensor) -> Tensor:
+def _as_bytes(picture: Tensor) -> Tensor:
     """Return a picture as bytes, if nothing is lost."""
     values = torch.from_numpy(np.rint(255 * picture.nan_to_num(-1.0).numpy()).clip(0, 255)).to(
         torch.uint8
@@ -805,13 +821,13 @@ def as_bytes(picture: Tensor) -> Tensor:
     return values if torch.equal(values.float() / 255, picture) else picture
 
 
-def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
+def _cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
     """Return the square around a place, made smaller if necessary and moved into the picture [C, H,
     W]."""
     return Patch.around(row, column, side, picture.shape[1:]).cut(picture)
 
 
-def largest_pixel(anomaly_map: Tensor) -> tuple[int, int]:
+def _largest_pixel(anomaly_map: Tensor) -> tuple[int, int]:
     """Return the row and the column of the largest known value of a map [H, W]."""
     return divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
 

@@ -22,11 +22,11 @@ from whatwhere.anomaly.threshold import Threshold, interval_in_percent, rate_int
 from whatwhere.errors import ImageError, plural, printable
 from whatwhere.spec.checks import Checked, Count, Within
 
-GOOD = "good"
+_GOOD = "good"
 _MASKS = "masks"
 _MASK_ENDINGS = ("_mask", ".mask", "-mask")
 
-Share = Annotated[float, Within(0, 1, above=True)]
+_Share = Annotated[float, Within(0, 1, above=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,16 @@ class EvaluationSpec(Checked):
     """
 
     bins: Count = 8192
-    found: Share = 0.1
-    white: Share = 0.5
-    most_false: Share = 0.3
-    rarest_false: Share = 1e-5
-    rare_false: Share = 1e-4
+    found: _Share = 0.1
+    white: _Share = 0.5
+    most_false: _Share = 0.3
+    rarest_false: _Share = 1e-5
+    rare_false: _Share = 1e-4
     resamples: Count = 500
 
 
 @dataclass(frozen=True)
-class Truth:
+class _Truth:
     """Which pictures have a defect, and where.
 
     odd    [n]
@@ -73,7 +73,7 @@ class Truth:
         return _of_size(values.mean(0) > white, size, one.names[0])
 
 
-def read_truth(pictures: PictureList, folder: str | Path, spec: EvaluationSpec) -> Truth:
+def read_truth(pictures: PictureList, folder: str | Path, spec: EvaluationSpec) -> _Truth:
     """Read which pictures have a defect: from a folder with `good` and other folders, in which the
     pictures, or files of the same names, are; or from a folder of masks that have the names of the
     pictures, white where a defect is. A picture without a mask is good."""
@@ -81,23 +81,23 @@ def read_truth(pictures: PictureList, folder: str | Path, spec: EvaluationSpec) 
     if not root.is_dir():
         raise ImageError(
             f"Cannot find the folder {printable(root)}. Give a folder of masks, or one with the"
-            f" folders {GOOD!r} and others, such as 'bad'."
+            f" folders {_GOOD!r} and others, such as 'bad'."
         )
-    if (root / GOOD).is_dir():
+    if (root / _GOOD).is_dir():
         odd = np.array([_is_odd(name, root) for name in pictures.names])
         masks = _masks_of(pictures, root / _MASKS) if (root / _MASKS).is_dir() else None
-        return Truth(odd, masks)
+        return _Truth(odd, masks)
     masks = _masks_of(pictures, root)
     if not any(masks):
         raise ImageError(
             f"{printable(root)} has no mask of {printable(pictures.names[0])} or any other picture."
             " Give each mask the name of its picture, or a folder with the folders"
-            f" {GOOD!r} and others."
+            f" {_GOOD!r} and others."
         )
     odd = np.array(
         [one is not None and bool((one.read(0).mean(0) > spec.white).any()) for one in masks]
     )
-    return Truth(odd, masks)
+    return _Truth(odd, masks)
 
 
 def _is_odd(name: str, root: Path) -> bool:
@@ -105,15 +105,15 @@ def _is_odd(name: str, root: Path) -> bool:
     for depth in (PurePath(name).parts[:-1], ()):
         for part in depth:
             if (root / part).is_dir():
-                return part != GOOD
+                return part != _GOOD
     inside = [one for one in root.iterdir() if one.is_dir() and one.name != _MASKS]
     holders = {one.name for one in inside if (one / PurePath(name).name).is_file()}
     if len(holders) != 1:
         raise ImageError(
             f"{printable(name)} is in {len(holders)} of the folders of {printable(root)}; expected"
-            f" one of {GOOD!r} and others."
+            f" one of {_GOOD!r} and others."
         )
-    return holders != {GOOD}
+    return holders != {_GOOD}
 
 
 def _masks_of(pictures: PictureList, root: Path) -> list[PictureList | None]:
@@ -151,7 +151,7 @@ def _of_size(mask: Tensor, size: Sequence[int], name: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Region:
+class _Region:
     """A region of a defect: one connected part of a mask.
 
     picture  its number
@@ -168,11 +168,11 @@ class Region:
 class Evaluation:
     """The maps and scores of a detector, next to the truth; add one picture after the other."""
 
-    truth: Truth
+    truth: _Truth
     outline: float
     spec: EvaluationSpec = field(default_factory=EvaluationSpec)
     scores: list[float] = field(default_factory=list)
-    regions: list[Region] = field(default_factory=list)
+    regions: list[_Region] = field(default_factory=list)
     clean: list[np.ndarray] = field(default_factory=list)  # [bins], of each normal picture
     defect: list[np.ndarray] = field(default_factory=list)  # of the defects of each odd one
     rest: np.ndarray = field(default_factory=lambda: np.zeros(0))  # of the rest of odd pictures
@@ -199,7 +199,7 @@ class Evaluation:
         for one in range(1, count + 1):
             values = anomaly_map[regions == one]
             share = float((values > self.outline).float().mean())
-            self.regions.append(Region(number, self._counts(values), share))
+            self.regions.append(_Region(number, self._counts(values), share))
 
     def _counts(self, values: Tensor) -> np.ndarray:
         """Count values in bins, fine near 0 and coarse far from it, the largest value first."""

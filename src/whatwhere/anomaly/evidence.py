@@ -14,7 +14,7 @@ pictures.
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture
 with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's
 evidence is compared with that of normal pictures with a similar surface (`ExpectedEvidence`). Each
-kind of evidence is 0 for the median of normal pictures and 1 at their quantile `UPPER_QUANTILE`;
+kind of evidence is 0 for the median of normal pictures and 1 at a high quantile of theirs;
 together they are a soft maximum, T log mean exp (e / T).
 """
 
@@ -80,17 +80,39 @@ class MapSpec:
 
 
 _USUAL_MAP = MapSpec()
-TEMPERATURE = 1.0  # units: T of the soft maximum
-UPPER_QUANTILE = 0.9
-SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
-BAND = 4  # cells: how many rows or columns are compared with the next ones
-BANK = 6000  # normal places that others are compared with
-EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
-EDGE_PLACES = 1000  # of these pictures, at each distance
-QUERIES = 128  # places that are compared at a time, so that memory is bounded
-GROUPS = 400  # groups in which the smallest of many values are searched
-DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
 LEAST = 0.1  # the smallest spread of evidence and of energies that is used
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceSpec:
+    """Settings of evidence.
+
+    temperature     units: T of the soft maximum
+    upper_quantile  of normal pictures, whose evidence is 1: a tenth of them is enough to measure
+                    it
+    shrinkage       of correlations towards 0, since pictures are few
+    band            cells: how many rows or columns are compared with the next ones
+    bank            normal places that others are compared with
+    edge_pictures   pictures whose places tell what is usual near a border
+    edge_places     places of these pictures, at each distance from the border
+    queries         places that are compared at a time, so that memory is bounded
+    groups          groups in which the smallest of many values are searched
+    directions      directions in which the surfaces of normal pictures differ most
+    """
+
+    temperature: float = 1.0
+    upper_quantile: float = 0.9
+    shrinkage: float = 0.1
+    band: int = 4
+    bank: int = 6000
+    edge_pictures: int = 64
+    edge_places: int = 1000
+    queries: int = 128
+    groups: int = 400
+    directions: int = 4
+
+
+_EVIDENCE = EvidenceSpec()
 
 
 @dataclass(frozen=True)
@@ -112,7 +134,7 @@ class Gaussian:
             centred = x - mean.to(x.dtype)
             covariance += (centred @ centred.mT).double() / count
         deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
-        correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
+        correlation = (1 - _EVIDENCE.shrinkage) * covariance / torch.outer(deviation, deviation)
         correlation.diagonal().fill_(1.0)
         whitening = torch.linalg.cholesky(torch.linalg.inv(correlation)).mT / deviation
         return cls(mean[:, 0].float(), whitening.float())
@@ -123,11 +145,11 @@ class Gaussian:
 
     def log_mahalanobis(self, x: Tensor) -> Tensor:
         """Return the logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
-        return log_distance(self.whiten(x).square().sum(0))
+        return _log_distance(self.whiten(x).square().sum(0))
 
 
 @dataclass(frozen=True)
-class Regression:
+class _Regression:
     """The energies of a place as its neighbours predict them, linearly, from normal pictures.
 
     mean, deviation  [D], of the energies
@@ -144,7 +166,7 @@ class Regression:
 
     def unpredicted(self, cells: Cells) -> Tensor:
         """Return what the neighbours of every place do not predict, [D, n], in deviations."""
-        standard = (local_energy(cells) - self.mean) / self.deviation
+        standard = (_local_energy(cells) - self.mean) / self.deviation
         return (standard - self.predict(standard, cells.search.gap)).flatten(1)
 
     def predict(self, standard: Tensor, gap: int) -> Tensor:
@@ -156,9 +178,9 @@ class Regression:
         return self.residual.log_mahalanobis(self.unpredicted(cells))
 
 
-def no_regression() -> Regression:
+def _no_regression() -> _Regression:
     nothing = torch.empty(0)
-    return Regression(nothing, nothing, nothing, Gaussian(nothing, nothing), nothing)
+    return _Regression(nothing, nothing, nothing, Gaussian(nothing, nothing), nothing)
 
 
 def neighbours(grid: Tensor, gap: int) -> Tensor:
@@ -174,7 +196,7 @@ def neighbours(grid: Tensor, gap: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NeighbourMoments:
+class _NeighbourMoments:
     """Sums over the places of a picture, from which any choice of pictures gets its regression.
 
     count    places
@@ -193,8 +215,8 @@ class NeighbourMoments:
     targets: Tensor
 
     @classmethod
-    def of(cls, cells: Cells) -> "NeighbourMoments":
-        energy = local_energy(cells).double()
+    def of(cls, cells: Cells) -> "_NeighbourMoments":
+        energy = _local_energy(cells).double()
         near = neighbours(energy, cells.search.gap)[:, cells.known]
         own = energy[:, cells.known]
         return cls(
@@ -206,8 +228,8 @@ class NeighbourMoments:
             targets=near @ own.mT,
         )
 
-    def __add__(self, other: "NeighbourMoments") -> "NeighbourMoments":
-        return NeighbourMoments(
+    def __add__(self, other: "_NeighbourMoments") -> "_NeighbourMoments":
+        return _NeighbourMoments(
             count=self.count + other.count,
             sums=self.sums + other.sums,
             squares=self.squares + other.squares,
@@ -217,15 +239,15 @@ class NeighbourMoments:
         )
 
 
-def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> NeighbourMoments | None:
+def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> _NeighbourMoments | None:
     """Return the moments of all places of these pictures; empty if their search does not ask for
     neighbours."""
     if not pictures[0].search.gap:
         return None
-    return reduce(add, each(NeighbourMoments.of, pictures))
+    return reduce(add, each(_NeighbourMoments.of, pictures))
 
 
-def learn_regression(pictures: Sequence[Cells], total: NeighbourMoments) -> Regression:
+def _learn_regression(pictures: Sequence[Cells], total: _NeighbourMoments) -> _Regression:
     """Ridge regression of places on their neighbours, from normal pictures and their moments."""
     mean = total.sums / total.count
     deviation = (total.squares / total.count - mean.square()).clamp_min(0).sqrt().clamp_min(LEAST)
@@ -239,24 +261,24 @@ def learn_regression(pictures: Sequence[Cells], total: NeighbourMoments) -> Regr
     targets = total.targets - torch.outer(total.near, mean) - torch.outer(near_mean, total.sums)
     targets += total.count * torch.outer(near_mean, mean)
     targets /= total.count * torch.outer(near_deviation, deviation)
-    products.diagonal().add_(SHRINKAGE)
+    products.diagonal().add_(_EVIDENCE.shrinkage)
     weights = torch.linalg.solve(products, targets)
-    plain = Regression(
+    plain = _Regression(
         mean[:, None, None].float(),
         deviation[:, None, None].float(),
         weights.float(),
-        no_regression().residual,
+        _no_regression().residual,
         torch.empty(0),
     )
     rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
     learned = replace(plain, residual=Gaussian.of(rest))
-    some = edge_sample(pictures)
+    some = _edge_sample(pictures)
     distances = [learned.log_mahalanobis(pictures[n])[at] for n, at in some.items()]
-    return replace(learned, edge=edge_statistics(distances, pictures, some))
+    return replace(learned, edge=_edge_statistics(distances, pictures, some))
 
 
 @dataclass(frozen=True)
-class NormalPlaces:
+class _NormalPlaces:
     """Descriptions of normal places: their distribution, and a bank of whitened ones.
 
     bank     [D, M]
@@ -274,10 +296,11 @@ class NormalPlaces:
         known: Sequence[Tensor],
         chosen: Tensor,
         nearest: int,
-    ) -> "NormalPlaces":
+    ) -> "_NormalPlaces":
         """Learn from the descriptions [D, n] of each picture's places and which of them are known
         [n]; the bank has the chosen ones of all."""
-        inside = [x[:, k] for x, k in zip(descriptions, known, strict=True)]
+        parts = zip(descriptions, known, strict=True)
+        inside = [x if k.all() else x[:, k] for x, k in parts]
         distribution = Gaussian.of(inside)
         bank = distribution.whiten(torch.cat(list(descriptions), 1)[:, chosen])
         return cls(distribution, bank, nearest)
@@ -295,12 +318,12 @@ class NormalPlaces:
             lengths = lengths.where(others, torch.inf)
             count = int(others.sum())
         found = []
-        for x in self.distribution.whiten(descriptions).split(QUERIES, 1):
+        for x in self.distribution.whiten(descriptions).split(_EVIDENCE.queries, 1):
             # the squared distances less |x|²
             without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
-            nearest = smallest(without_x, min(self.nearest, count))
+            nearest = _smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
-        return log_distance(torch.cat(found))
+        return _log_distance(torch.cat(found))
 
 
 @dataclass(frozen=True)
@@ -320,36 +343,36 @@ class NormalSurface:
     """
 
     peaks: Tensor
-    texture: NormalPlaces
+    texture: _NormalPlaces
     places: Tensor
     edge: Tensor
     rows: Gaussian
     columns: Gaussian
     whole: Gaussian
-    colour: NormalPlaces
-    neighbours: Regression = field(default_factory=no_regression)
+    colour: _NormalPlaces
+    neighbours: _Regression = field(default_factory=_no_regression)
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
-        spots = (log_peaks(cells) - middle) / spread
-        rows = self.rows.log_mahalanobis(band_differences(profile(cells, 2)))
-        columns = self.columns.log_mahalanobis(band_differences(profile(cells, 1)))
+        spots = (_log_peaks(cells) - middle) / spread
+        rows = self.rows.log_mahalanobis(_band_differences(_profile(cells, 2)))
+        columns = self.columns.log_mahalanobis(_band_differences(_profile(cells, 1)))
         found = {
             "spots": spots.amax(0) if len(spots) else torch.zeros(size),
-            "texture": by_border(
-                self.texture.log_nearest_distance(texture_of(cells)), self.edge, cells
+            "texture": _by_border(
+                self.texture.log_nearest_distance(_texture_of(cells)), self.edge, cells
             ),
-            "rows": largest_difference(rows, size[0])[:, None].expand(size),
-            "columns": largest_difference(columns, size[1])[None].expand(size),
-            "whole": self.whole.log_mahalanobis(mean_energy(cells)).expand(size),
+            "rows": _largest_difference(rows, size[0])[:, None].expand(size),
+            "columns": _largest_difference(columns, size[1])[None].expand(size),
+            "whole": self.whole.log_mahalanobis(_mean_energy(cells)).expand(size),
         }
         if len(cells.colour):
-            found["colour"] = self.colour.log_nearest_distance(colour_of(cells)).view(size)
+            found["colour"] = self.colour.log_nearest_distance(_colour_of(cells)).view(size)
         if self.neighbours.edge.numel():
             distance = self.neighbours.log_mahalanobis(cells)
-            found["neighbours"] = by_border(distance, self.neighbours.edge, cells)
+            found["neighbours"] = _by_border(distance, self.neighbours.edge, cells)
         return found
 
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
@@ -357,24 +380,24 @@ class NormalSurface:
         place first."""
         number = row * cells.known.shape[1] + column
         texture = self.texture
-        whitened = texture.distribution.whiten(texture_of(cells)[:, number, None])
+        whitened = texture.distribution.whiten(_texture_of(cells)[:, number, None])
         return self.places[:, (texture.bank - whitened).square().sum(0).argsort()]
 
 
-def smallest(values: Tensor, count: int) -> Tensor:
+def _smallest(values: Tensor, count: int) -> Tensor:
     """Return the `count` smallest values of every row [n, m], in order: `topk`, but up to twice as
     fast.
 
-    The values of a row are dealt out to `GROUPS` groups. No more than `count` groups have one of
-    the smallest values, and these groups have the smallest minima.
+    The values of a row are dealt out to groups. No more than `count` groups have one of the
+    smallest values, and these groups have the smallest minima.
     """
-    each = values.shape[1] // GROUPS
-    if each < 2 or count >= GROUPS // 4:
+    each = values.shape[1] // _EVIDENCE.groups
+    if each < 2 or count >= _EVIDENCE.groups // 4:
         return values.topk(count, largest=False).values
-    grouped = values[:, : each * GROUPS].unflatten(1, (each, GROUPS))
+    grouped = values[:, : each * _EVIDENCE.groups].unflatten(1, (each, _EVIDENCE.groups))
     groups = grouped.amin(1).topk(count, largest=False, sorted=False).indices
     near = grouped.gather(2, groups[:, None].expand(-1, each, -1)).flatten(1)
-    left_over = values[:, each * GROUPS :]
+    left_over = values[:, each * _EVIDENCE.groups :]
     return torch.cat([near, left_over], 1).topk(count, largest=False).values
 
 
@@ -382,57 +405,57 @@ def learn_surface(
     pictures: Sequence[Cells],
     seed: int,
     each: Each = map,
-    moments: NeighbourMoments | None = None,
+    moments: _NeighbourMoments | None = None,
 ) -> NormalSurface:
     """Return what these pictures are like. `moments` are theirs, if the caller has them already."""
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
-    textures = [texture_of(cells) for cells in pictures]
-    places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
+    textures = [_texture_of(cells) for cells in pictures]
+    places = torch.cat([_places_of(cells, n) for n, cells in enumerate(pictures)], 1)
     chosen = torch.cat(known).nonzero()[:, 0]
     chosen = chosen[
-        torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[:BANK]
+        torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[: _EVIDENCE.bank]
     ]
     places = places[:, chosen]
-    colours = [colour_of(cells) for cells in pictures]
-    peaks = [log_peaks(cells)[:, cells.known].amax(1) for cells in pictures]
+    colours = [_colour_of(cells) for cells in pictures]
+    peaks = [_log_peaks(cells)[:, cells.known].amax(1) for cells in pictures]
     normal = NormalSurface(
-        peaks=median_and_spread(torch.stack(peaks)),
-        texture=NormalPlaces.of(textures, known, chosen, search.nearest),
+        peaks=_median_and_spread(torch.stack(peaks)),
+        texture=_NormalPlaces.of(textures, known, chosen, search.nearest),
         places=places,
         edge=torch.empty(0),
-        rows=Gaussian.of([band_differences(profile(cells, 2)) for cells in pictures]),
-        columns=Gaussian.of([band_differences(profile(cells, 1)) for cells in pictures]),
-        whole=Gaussian.of([mean_energy(cells) for cells in pictures]),
-        colour=NormalPlaces.of(colours, known, chosen, search.nearest),
+        rows=Gaussian.of([_band_differences(_profile(cells, 2)) for cells in pictures]),
+        columns=Gaussian.of([_band_differences(_profile(cells, 1)) for cells in pictures]),
+        whole=Gaussian.of([_mean_energy(cells) for cells in pictures]),
+        colour=_NormalPlaces.of(colours, known, chosen, search.nearest),
     )
-    some = edge_sample(pictures)
+    some = _edge_sample(pictures)
     shown = [textures[number][:, at] for number, at in some.items()]
     of_others = [places[0] != number for number in some]
     far = list(each(normal.texture.log_nearest_distance, shown, of_others))
-    normal = replace(normal, edge=edge_statistics(far, pictures, some))
+    normal = replace(normal, edge=_edge_statistics(far, pictures, some))
     moments = moments or neighbour_moments(pictures, each)
     if moments is None:
         return normal
-    return replace(normal, neighbours=learn_regression(pictures, moments))
+    return replace(normal, neighbours=_learn_regression(pictures, moments))
 
 
-def edge_sample(pictures: Sequence[Cells]) -> dict[int, Tensor]:
+def _edge_sample(pictures: Sequence[Cells]) -> dict[int, Tensor]:
     """Choose places that tell what is usual near a border: the numbers of some pictures, evenly
     spread, and the known places of each, the same number at each distance from the border."""
-    used = min(len(pictures), EDGE_PICTURES)
-    each = max(EDGE_PLACES // used, 2)
+    used = min(len(pictures), _EVIDENCE.edge_pictures)
+    each = max(_EVIDENCE.edge_places // used, 2)
     found = {}
     for number in (n * len(pictures) // used for n in range(used)):
         cells = pictures[number]
-        distance = border_distance(cells.known.shape, cells.search.around)
+        distance = _border_distance(cells.known.shape, cells.search.around)
         classes = [(cells.known & (distance == d)).flatten() for d in distance.unique()]
         inside = [known.nonzero()[:, 0] for known in classes]
         found[number] = torch.cat([at[:: max(1, len(at) // each)][:each] for at in inside])
     return found
 
 
-def edge_statistics(
+def _edge_statistics(
     values: Sequence[Tensor], pictures: Sequence[Cells], some: Mapping[int, Tensor]
 ) -> Tensor:
     """Mean and deviation of values [n] of some places of pictures, by the distance from the
@@ -440,7 +463,7 @@ def edge_statistics(
     most = pictures[0].search.around
     inside = torch.cat(list(values))
     shapes = {number: pictures[number].known.shape for number in some}
-    distances = [border_distance(shapes[n], most).flatten()[at] for n, at in some.items()]
+    distances = [_border_distance(shapes[n], most).flatten()[at] for n, at in some.items()]
     distance = torch.cat(distances)
     statistics = []
     for d in range(most + 1):
@@ -451,11 +474,11 @@ def edge_statistics(
     return torch.stack(statistics, 1)
 
 
-def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
+def _by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
     """Return values [n] of cells in deviations of normal places as far from the border, smoothed,
     [rows, columns]."""
     size = cells.known.shape
-    mean, deviation = edge[:, border_distance(size, cells.search.around)]
+    mean, deviation = edge[:, _border_distance(size, cells.search.around)]
     return around(((values.view(size) - mean) / deviation)[None], cells.search.around)[0]
 
 
@@ -469,8 +492,8 @@ class ExpectedEvidence:
     2), the mean of all pictures counts 1.
 
     mean        [D]: mean energies of all pictures
-    directions  [D, DIRECTIONS]
-    surfaces    [N, DIRECTIONS]
+    directions  [D, _EVIDENCE.directions]
+    surfaces    [N, _EVIDENCE.directions]
     evidence    [N, k]
     """
 
@@ -485,7 +508,7 @@ class ExpectedEvidence:
         mean = energies.mean(0)
         _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
         deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
-        directions = (axes.mT / deviations)[:, :DIRECTIONS]
+        directions = (axes.mT / deviations)[:, : _EVIDENCE.directions]
         return cls(mean, directions, (energies - mean) @ directions, evidence)
 
     def __call__(self, energies: Tensor) -> Tensor:
@@ -498,13 +521,15 @@ class ExpectedEvidence:
 def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
     """Return the evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile
     of each kind."""
-    values = maps[:, cells.known]
+    values = maps.flatten(1) if cells.known.all() else maps[:, cells.known]
     return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
 def soft_maximum(evidence: Tensor) -> Tensor:
     """Return all kinds of evidence [k, ...] as one, [...]."""
-    return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
+    return _EVIDENCE.temperature * (
+        torch.logsumexp(evidence / _EVIDENCE.temperature, 0) - math.log(len(evidence))
+    )
 
 
 def evidence_of_places(
@@ -526,20 +551,22 @@ def evidence_of_places(
     within = local - local[known].median()
     if len(wide):
         limited = soft_maximum(wide).clamp(max=spec.wide_limit)
-        among_normal = TEMPERATURE * torch.logsumexp(torch.stack([local, limited]) / TEMPERATURE, 0)
+        among_normal = _EVIDENCE.temperature * torch.logsumexp(
+            torch.stack([local, limited]) / _EVIDENCE.temperature, 0
+        )
         within = within + spec.wide * wide.clamp(-spec.most_wide, spec.most_wide).mean(0)
     offset = spec.score * min(max(score, -spec.most_score), spec.most_score)
     return (1 - spec.relative) * among_normal + spec.relative * within + offset
 
 
-def texture_of(cells: Cells) -> Tensor:
+def _texture_of(cells: Cells) -> Tensor:
     """Return the energies around every cell, less a share of their mean in the picture, [D, n]."""
     side = cells.search.texture or cells.search.around
-    own = cells.search.own * mean_energy(cells)[..., None]
+    own = cells.search.own * _mean_energy(cells)[..., None]
     return (around(cells.energy, side) - own).flatten(1)
 
 
-def colour_of(cells: Cells) -> Tensor:
+def _colour_of(cells: Cells) -> Tensor:
     """Return the colour of every cell, less a share of the picture's, [K, n]."""
     if not len(cells.colour):
         return cells.known.new_empty(0, cells.known.numel(), dtype=torch.float32)
@@ -547,28 +574,32 @@ def colour_of(cells: Cells) -> Tensor:
     return cells.colour.flatten(1) - own
 
 
-def local_energy(cells: Cells) -> Tensor:
+def _local_energy(cells: Cells) -> Tensor:
     """Return the energies around every cell, [D, rows, columns]; unknown cells are like the
     picture."""
-    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None])
+    energy = cells.energy
+    if not cells.known.all():
+        energy = torch.where(cells.known, energy, _mean_energy(cells)[..., None])
     return around(energy, cells.search.around)
 
 
-def mean_energy(cells: Cells) -> Tensor:
-    return cells.energy[:, cells.known].mean(1, keepdim=True)
+def _mean_energy(cells: Cells) -> Tensor:
+    # Choosing all cells would copy them, which takes longer than their mean.
+    energy = cells.energy.flatten(1) if cells.known.all() else cells.energy[:, cells.known]
+    return energy.mean(1, keepdim=True)
 
 
 def surface_of(cells: Cells) -> Tensor:
     """Return the mean energies of the responses, [R]; brightness is left out, since it says more
     about the exposure."""
-    return mean_energy(cells)[: len(cells.peaks) // 2, 0]
+    return _mean_energy(cells)[: len(cells.peaks) // 2, 0]
 
 
-def log_peaks(cells: Cells) -> Tensor:
+def _log_peaks(cells: Cells) -> Tensor:
     return cells.peaks.clamp_min(QUIET).log()
 
 
-def profile(cells: Cells, axis: int) -> Tensor:
+def _profile(cells: Cells, axis: int) -> Tensor:
     """Return the mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first
     and the last if there are enough others. Unknown cells do not count; a row of them is like the
     picture."""
@@ -576,28 +607,28 @@ def profile(cells: Cells, axis: int) -> Tensor:
     if not cells.known.all():
         counts = cells.known.sum(axis - 1)
         sums = (cells.energy * cells.known).sum(axis)
-        energy = torch.where(counts > 0, sums / counts.clamp_min(1), mean_energy(cells))
-    return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
+        energy = torch.where(counts > 0, sums / counts.clamp_min(1), _mean_energy(cells))
+    return energy[:, 1:-1] if energy.shape[1] > _EVIDENCE.band + 2 else energy
 
 
-def band_differences(values: Tensor) -> Tensor:
-    """Return the differences of each `BAND` rows and the next ones, [D, n]; of half of them if
-    there are fewer."""
-    band = min(BAND, values.shape[1] // 2)
+def _band_differences(values: Tensor) -> Tensor:
+    """Return the differences of each band of rows and the next one, [D, n]; a band is half of the
+    rows if there are few."""
+    band = min(_EVIDENCE.band, values.shape[1] // 2)
     if not band:
         return torch.zeros_like(values)
     means = F.avg_pool1d(values[None], band, 1)[0]
     return means[:, band:] - means[:, :-band]
 
 
-def largest_difference(values: Tensor, size: int) -> Tensor:
+def _largest_difference(values: Tensor, size: int) -> Tensor:
     """For every row, the largest value of the steps that it is part of, [size]."""
     reach = size - len(values) + 1
     padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
     return F.max_pool1d(padded, reach, 1)[0]
 
 
-def border_distance(size: tuple[int, ...], most: int) -> Tensor:
+def _border_distance(size: tuple[int, ...], most: int) -> Tensor:
     """Return how many cells every cell is away from the border, up to `most`, [rows, columns]."""
     far = torch.tensor([most])  # signals have no border above and below
     rows, columns = (
@@ -606,21 +637,21 @@ def border_distance(size: tuple[int, ...], most: int) -> Tensor:
     return torch.minimum(rows[:, None], columns).clamp(max=most)
 
 
-def places_of(cells: Cells, picture: int) -> Tensor:
+def _places_of(cells: Cells, picture: int) -> Tensor:
     """Return the number of the picture, the row and the column of every cell, [3, n]."""
     rows, columns = (torch.arange(n) for n in cells.known.shape)
     grid = torch.cartesian_prod(rows, columns).mT
     return torch.cat([torch.full_like(grid[:1], picture), grid])
 
 
-def log_distance(squares: Tensor) -> Tensor:
+def _log_distance(squares: Tensor) -> Tensor:
     return squares.clamp_min(LEAST**2).log()
 
 
 def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
     """Return the units of evidence [N, k] of normal pictures: what is subtracted, and what it is
     divided by, [2, k]."""
-    median, spread = median_and_spread(evidence)
+    median, spread = _median_and_spread(evidence)
     return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
 
 
@@ -629,10 +660,12 @@ def in_units(evidence: Tensor, units: Tensor) -> Tensor:
     return (evidence - units[0]) / units[1]
 
 
-def median_and_spread(values: Tensor) -> Tensor:
+def _median_and_spread(values: Tensor) -> Tensor:
     """Return the median of pictures' evidence [N, k], and the distance from it to the quantile
-    `UPPER_QUANTILE`, [2, k]."""
+    `EvidenceSpec.upper_quantile`, [2, k]."""
     if not values.shape[1]:
         return values.new_zeros(2, 0)
     median = values.median(0).values
-    return torch.stack([median, (values.quantile(UPPER_QUANTILE, 0) - median).clamp_min(LEAST)])
+    return torch.stack(
+        [median, (values.quantile(_EVIDENCE.upper_quantile, 0) - median).clamp_min(LEAST)]
+    )

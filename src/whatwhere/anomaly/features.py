@@ -19,11 +19,25 @@ from whatwhere.ops.input_stage import lowpass
 from whatwhere.views import MapView, Network, as_view
 from whatwhere.views.choice import NAMED, OWN
 
-MOST_CHANNELS = 256  # more are projected on as many random directions
-PROBE = (64, 72)  # height and width of the picture that tells features apart
-ALIKE = 1e-2  # share of the largest value; other processors and network versions round differently
+_PROBE = (64, 72)  # height and width of the picture that tells features apart
 
-GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=3)
+_GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenSpec:
+    """Settings of features that a user gives.
+
+    most_channels  more are projected on as many random directions
+    alike          share of the largest value by which features may differ; other processors and
+                   network versions round differently
+    """
+
+    most_channels: int = 256
+    alike: float = 1e-2
+
+
+_SETTINGS = GivenSpec()
 
 
 @dataclass(frozen=True)
@@ -48,9 +62,9 @@ class GivenFeatures:
         values = filled(picture, known)
         maps = feature_maps(self.function, values[None])
         size = max((m.shape[2:] for m in maps), key=lambda shape: shape[0] * shape[1])
-        energy = torch.cat([resized(m, size)[0] for m in maps])
+        energy = torch.cat([_resized(m, size)[0] for m in maps])
         share = F.adaptive_avg_pool2d(known[None, None].float(), (size[0], size[1]))[0, 0]
-        return Cells(projected(energy), energy[:0], share >= 0.5, GIVEN)
+        return Cells(_projected(energy), energy[:0], share >= 0.5, _GIVEN)
 
     def cell_size(self, cells: Cells, picture: Tensor) -> tuple[float, float]:
         """Return height and width of a cell in pixels."""
@@ -69,7 +83,7 @@ class GivenFeatures:
         """Return the mean and the deviation of every channel of a fixed picture's maps: it
         distinguishes these features from others."""
         generator = torch.Generator().manual_seed(0)
-        picture = torch.rand(1, channels, *PROBE, generator=generator)
+        picture = torch.rand(1, channels, *_PROBE, generator=generator)
         maps = feature_maps(self.function, F.avg_pool2d(picture, 3, 1, 1))
         return torch.cat(
             [torch.cat([m.mean((0, 2, 3)), m.std((0, 2, 3), correction=0)]) for m in maps]
@@ -83,7 +97,7 @@ class GivenFeatures:
                 f"The detector learned from features of {len(expected) // 2} channels, but"
                 f" {self.name} has {len(found) // 2}. Give the same features as in fit."
             )
-        if (found - expected).abs().max() > ALIKE * expected.abs().max().clamp_min(1e-6):
+        if (found - expected).abs().max() > _SETTINGS.alike * expected.abs().max().clamp_min(1e-6):
             raise RunError(
                 f"The detector learned from other features than {self.name}: their values for a"
                 " test picture differ. Give the same features as in fit, with the same weights."
@@ -119,18 +133,17 @@ def filled(picture: Tensor, known: Tensor) -> Tensor:
     return torch.where(known, values, lowpass(values[None], FILL, known[None, None].float())[0])
 
 
-def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
+def _resized(maps: Tensor, size: Sequence[int]) -> Tensor:
     if tuple(maps.shape[2:]) == tuple(size):
         return maps
     return F.interpolate(maps, list(size), mode="bilinear")
 
 
-def projected(energy: Tensor) -> Tensor:
-    """At most `MOST_CHANNELS` channels, so that memory is bounded: random directions keep distances
-    well enough."""
+def _projected(energy: Tensor) -> Tensor:
+    """Return as many channels as memory allows: random directions keep distances well enough."""
     channels = len(energy)
-    if channels <= MOST_CHANNELS:
+    if channels <= _SETTINGS.most_channels:
         return energy
     generator = torch.Generator().manual_seed(0)
-    directions = torch.randn(MOST_CHANNELS, channels, generator=generator) / channels**0.5
+    directions = torch.randn(_SETTINGS.most_channels, channels, generator=generator) / channels**0.5
     return torch.einsum("kd,dhw->khw", directions, energy)

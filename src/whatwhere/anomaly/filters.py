@@ -32,15 +32,33 @@ from whatwhere.ops.input_stage import lowpass
 from whatwhere.progress import no_op
 
 SIDE = 13  # side of the filters: features of 8 pixels, with their surroundings
-COSINES = 7  # features of signals
-DARK = 1 / 32  # share of the mean brightness; darker values count as equally dark
-NOISE = 1e-3  # share of the mean variance; smaller variances count as rounding errors
-LEAST_VARIANCE = 1e-6  # the variance of the rounding of 8 bits
-PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
-CLEAN = 0.99  # share of known pixels around a cell whose responses are used
-FEWEST_CLEAN = 0.25  # share of such cells; with fewer, those near gaps are used, too
 QUIET = 0.01  # added to an energy before its logarithm is taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSpec:
+    """Settings of filters.
+
+    cosines         features of signals
+    dark            share of the mean brightness; darker values count as equally dark
+    noise           share of the mean variance; smaller variances count as rounding errors
+    least_variance  the variance of the rounding of 8 bits
+    patches         of each picture, at most, that a covariance is measured on
+    clean           share of known pixels around a cell whose responses are used
+    fewest_clean    share of such cells; with fewer, those near gaps are used, too
+    """
+
+    cosines: int = 7
+    dark: float = 1 / 32
+    noise: float = 1e-3
+    least_variance: float = 1e-6
+    patches: int = 2000
+    clean: float = 0.99
+    fewest_clean: float = 0.25
+
+
+_FILTERS = FilterSpec()
 
 
 @dataclass(frozen=True)
@@ -103,7 +121,7 @@ class Cells:
     detail: Tensor = field(default_factory=lambda: torch.empty(0, 0))
 
 
-class ByCell(NamedTuple):
+class _ByCell(NamedTuple):
     """The responses in squares of pixels: the means of their sizes [R, rows, columns], `peaks` as
     in `Cells`, and its `detail`."""
 
@@ -111,11 +129,11 @@ class ByCell(NamedTuple):
     peaks: Tensor
     detail: Tensor
 
-    def rows_between(self, top: int, bottom: int, cell: int, scale: int) -> "ByCell":
+    def rows_between(self, top: int, bottom: int, cell: int, scale: int) -> "_ByCell":
         """Return the part between two rows of pixels; `cell` and `scale` are the sides of a cell
         and of a place of the detail."""
         cells = slice(top // cell, -(-bottom // cell))
-        return ByCell(
+        return _ByCell(
             self.sizes[:, cells],
             self.peaks[:, cells],
             self.detail[top // scale : -(-bottom // scale)],
@@ -127,7 +145,7 @@ class Filters:
     """The filters for pictures of `channels` channels, learned from normal ones by `learn_filters`.
 
     dark     brightness that counts as dark (`brightness`); 0: values are used as they are
-    mixing   [C, C]: makes planes of the channels (`learn_channels`)
+    mixing   [C, C]: makes planes of the channels (`_learn_channels`)
     kernels  [scales, P, F, SIDE, SIDE] for the first P planes, of signals [scales, P, F, 1, SIDE].
              Other planes are colour
     aligned  whether the pictures are of aligned objects
@@ -189,20 +207,20 @@ class Filters:
 
     def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
         """Return values of cells [rows, columns] at every pixel of a picture of this size."""
-        return enlarged(by_cell, self.search.cell, size)
+        return _enlarged(by_cell, self.search.cell, size)
 
     def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
         """Return the detail of cells in units of a map, at every pixel of a picture of this
         size."""
         if not cells.detail.numel():
             return torch.zeros(size[0], size[1])
-        return self.search.detail * enlarged(cells.detail, min(self.search.scales), size)
+        return self.search.detail * _enlarged(cells.detail, min(self.search.scales), size)
 
     def aligned_cells(self, planes: Tensor, known: Tensor) -> Cells:
         """Return the cells of an aligned object from its planes [C, H, W]."""
-        known_cells = mean_pool(known[None].float(), self.search.cell, self.search)[0] >= 0.5
+        known_cells = _mean_pool(known[None].float(), self.search.cell, self.search)[0] >= 0.5
         signs = [
-            mean_pool(torch.cat([r, -r]).relu(), side, self.search)
+            _mean_pool(torch.cat([r, -r]).relu(), side, self.search)
             for r, side in zip(self.responses(planes), self.sides, strict=True)
         ]
         roots = around(torch.cat(signs), self.search.around).sqrt() * known_cells
@@ -214,16 +232,16 @@ class Filters:
         cell = self.search.cell
         seen = self.kernels.shape[1]
         found = self.responses_by_cell(planes)
-        light = mean_pool(planes, cell, self.search)
+        light = _mean_pool(planes, cell, self.search)
         energy = torch.cat([found.sizes.add(QUIET).log(), light[:seen]])
         colour = light[seen:]
-        reliable = mean_pool(known[None].float(), cell, self.search)[0] >= 0.5
+        reliable = _mean_pool(known[None].float(), cell, self.search)[0] >= 0.5
         if not known.all():
             reliable &= self.far_from_gaps(known, reliable)
             # The border of a gap is not texture, so such cells count as being like the rest of the
             # picture.
-            energy = like_the_rest(energy, reliable)
-            colour = like_the_rest(colour, reliable)
+            energy = _like_the_rest(energy, reliable)
+            colour = _like_the_rest(colour, reliable)
         return Cells(energy, found.peaks * reliable, reliable, self.search, colour, found.detail)
 
     @property
@@ -231,7 +249,7 @@ class Filters:
         """Side of a cell at each scale."""
         return [self.search.cell // scale for scale in self.search.scales]
 
-    def responses_by_cell(self, planes: Tensor, strip: int = 2**18) -> "ByCell":
+    def responses_by_cell(self, planes: Tensor, strip: int = 2**18) -> "_ByCell":
         """Return what is kept of the responses. A large picture is seen in strips of about `strip`
         pixels, because its responses would need twenty times its memory."""
         height, width = planes.shape[1:]
@@ -248,24 +266,24 @@ class Filters:
             part = self.by_cell(planes[:, top - above : bottom + halo])
             extent = bottom - top if bottom < height else height
             found.append(part.rows_between(above, above + extent, cell, self.search.scales[0]))
-        return ByCell(
+        return _ByCell(
             torch.cat([part.sizes for part in found], 1),
             torch.cat([part.peaks for part in found], 1),
             torch.cat([part.detail for part in found]),
         )
 
-    def by_cell(self, planes: Tensor) -> "ByCell":
+    def by_cell(self, planes: Tensor) -> "_ByCell":
         """Return what is kept of the responses to planes [C, H, W]."""
         responses = self.responses(planes)
         by_scale = list(zip(responses, self.sides, strict=True))
-        sizes = [mean_pool(r.abs(), side, self.search) for r, side in by_scale]
+        sizes = [_mean_pool(r.abs(), side, self.search) for r, side in by_scale]
         peaks = [
             peak
             for r, side in by_scale
-            for peak in (max_pool(r, side, self.search), max_pool(-r, side, self.search))
+            for peak in (_max_pool(r, side, self.search), _max_pool(-r, side, self.search))
         ]
-        detail = detail_of(responses[0], self.search.reach * self.sides[0])
-        return ByCell(torch.cat(sizes), torch.cat(peaks), detail)
+        detail = _detail_of(responses[0], self.search.reach * self.sides[0])
+        return _ByCell(torch.cat(sizes), torch.cat(peaks), detail)
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
         """Return which cells [rows, columns] show what is known [H, W], and not the border of a
@@ -277,17 +295,17 @@ class Filters:
         window = (1 if self.for_signals else 2 * reach + 1, 2 * reach + 1)
         margin = (window[0] // 2, window[1] // 2)
         around_pixel = F.avg_pool2d(known[None].float(), window, 1, margin, count_include_pad=False)
-        clean = mean_pool(around_pixel, self.search.cell, self.search)[0] >= CLEAN
-        enough = int((clean & half_known).sum()) >= FEWEST_CLEAN * int(half_known.sum())
+        clean = _mean_pool(around_pixel, self.search.cell, self.search)[0] >= _FILTERS.clean
+        enough = int((clean & half_known).sum()) >= _FILTERS.fewest_clean * int(half_known.sum())
         return clean if enough else torch.ones_like(clean)
 
 
-def like_the_rest(values: Tensor, known: Tensor) -> Tensor:
+def _like_the_rest(values: Tensor, known: Tensor) -> Tensor:
     """Return values [D, rows, columns] whose unknown cells are the mean of the known ones."""
     return torch.where(known, values, values[:, known].mean(1)[:, None, None])
 
 
-def enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
+def _enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
     """Return values [rows, columns] of squares of `times` × `times` pixels at every pixel [H,
     W]."""
     extent = [side * times for side in values.shape]
@@ -295,7 +313,7 @@ def enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
     return pixels[: size[0], : size[1]]
 
 
-def detail_of(responses: Tensor, reach: int) -> Tensor:
+def _detail_of(responses: Tensor, reach: int) -> Tensor:
     """Return the logarithm of the largest response [F, h, w] around every place, less the largest
     one at most `reach` places away, [h, w]."""
     rows = 0 if responses.shape[1] == 1 else 1  # signals have one row
@@ -323,8 +341,8 @@ def learn_filters(
     pictures, each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
     as_they_are = aligned or size[0] == 1
-    colour = not as_they_are and is_colour(pictures[0])
-    dark, mixing = learn_channels(pictures, search, as_they_are, colour)
+    colour = not as_they_are and _is_colour(pictures[0])
+    dark, mixing = _learn_channels(pictures, search, as_they_are, colour)
     plain = Filters(dark, mixing, torch.empty(0), search, aligned)
     scales = search.scales
     if aligned:
@@ -337,16 +355,16 @@ def learn_filters(
     for picture in pictures:
         planes, _ = plain.planes(picture)
         for total, count, scale in zip(sums, counts, scales, strict=True):
-            patches = spread_patches(shrink(planes[:seen], scale, search), size)
+            patches = _spread_patches(shrink(planes[:seen], scale, search), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
         advance(1)
     return replace(
-        plain, kernels=matched(centred(features), sums / counts).unflatten(-1, size).float()
+        plain, kernels=_matched(centred(features), sums / counts).unflatten(-1, size).float()
     )
 
 
-def learn_channels(
+def _learn_channels(
     pictures: Iterable[Tensor], search: Search, as_they_are: bool, colour: bool = False
 ) -> tuple[float, Tensor]:
     """Return the brightness that counts as dark, and the matrix that makes planes of variance 1 of
@@ -355,7 +373,11 @@ def learn_channels(
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
     mean = sum(float(values.mean()) for values in counted) / len(counted)
-    dark = 0.0 if as_they_are or lowest < 0 else max(DARK * mean, torch.finfo(torch.float32).tiny)
+    dark = (
+        0.0
+        if as_they_are or lowest < 0
+        else max(_FILTERS.dark * mean, torch.finfo(torch.float32).tiny)
+    )
     lights = (brightness(values, dark, search) for values in counted)
     covariance = sum(
         torch.atleast_2d(torch.cov(light, correction=0)) / len(counted) for light in lights
@@ -365,23 +387,23 @@ def learn_channels(
     if colour:
         first = torch.full((1, len(covariance)), 1 / len(covariance), dtype=torch.float64)
         centring = torch.eye(len(covariance), dtype=torch.float64) - first
-        first = first / (first @ covariance @ first.mT + LEAST_VARIANCE).sqrt()
+        first = first / (first @ covariance @ first.mT + _FILTERS.least_variance).sqrt()
         covariance = centring @ covariance @ centring
     variances, axes = torch.linalg.eigh(covariance)
-    others = (axes / (variances + LEAST_VARIANCE).sqrt()).mT[len(first) :]
+    others = (axes / (variances + _FILTERS.least_variance).sqrt()).mT[len(first) :]
     return dark, torch.cat([first, others]).float()
 
 
-def is_colour(picture: Tensor) -> bool:
+def _is_colour(picture: Tensor) -> bool:
     """Tell whether a picture [C, H, W] is in colour; signals have height 1."""
     return len(picture) == 3 and picture.shape[1] > 1
 
 
-def matched(features: Tensor, covariance: Tensor) -> Tensor:
+def _matched(features: Tensor, covariance: Tensor) -> Tensor:
     """w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f) of features [F, D] for covariances [scales, C, D, D]:  [scales, C,
     F, D]."""
     variances, axes = torch.linalg.eigh(covariance)
-    floor = NOISE * variances.mean(-1, keepdim=True) + LEAST_VARIANCE
+    floor = _FILTERS.noise * variances.mean(-1, keepdim=True) + _FILTERS.least_variance
     along = features @ axes  # [scales, C, F, D]
     weighted = along / (variances.clamp_min(0) + floor)[..., None, :]
     filters: Tensor = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
@@ -401,9 +423,9 @@ def centred(features: Tensor) -> Tensor:
 def cosines() -> Tensor:
     """Return the features for signals: the basis of a cosine transform of 8 samples, without the
     mean."""
-    samples = torch.arange(COSINES + 1.0) + 0.5
-    waves = torch.arange(1.0, COSINES + 1)
-    return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
+    samples = torch.arange(_FILTERS.cosines + 1.0) + 0.5
+    waves = torch.arange(1.0, _FILTERS.cosines + 1)
+    return torch.cos(torch.pi / (_FILTERS.cosines + 1) * torch.outer(waves, samples))[:, None]
 
 
 def brightness(values: Tensor, dark: float, search: Search) -> Tensor:
@@ -415,9 +437,9 @@ def brightness(values: Tensor, dark: float, search: Search) -> Tensor:
     return (light + dark).log() if search.logarithm else light / light.mean().clamp_min(dark)
 
 
-def spread_patches(planes: Tensor, size: tuple[int, int]) -> Tensor:
+def _spread_patches(planes: Tensor, size: tuple[int, int]) -> Tensor:
     """Patches of a size of each channel without their mean, evenly spread, [C, n, D]."""
-    step = max(1, math.isqrt(planes[0].numel() // PATCHES))
+    step = max(1, math.isqrt(planes[0].numel() // _FILTERS.patches))
     patches = (
         padded(planes, size)[0]
         .unfold(1, size[0], step)
@@ -436,16 +458,16 @@ def padded(planes: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
-    return planes if scale == 1 else mean_pool(planes, scale, search)
+    return planes if scale == 1 else _mean_pool(planes, scale, search)
 
 
-def mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
+def _mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """Return the mean of every square of a picture [C, H, W]."""
     pool = partial(F.avg_pool2d, kernel_size=side, ceil_mode=True, count_include_pad=False)
     return _by_squares(pool, values[None], side)[0]
 
 
-def max_pool(values: Tensor, side: int, search: Search) -> Tensor:
+def _max_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """Return the largest value of every square of a picture [C, H, W]."""
     pool = partial(F.max_pool2d, kernel_size=side, ceil_mode=True)
     return _by_squares(pool, values[None], side)[0]

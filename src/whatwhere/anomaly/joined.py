@@ -14,10 +14,23 @@ from torch import Tensor
 
 from whatwhere.anomaly.evidence import LEAST
 
-LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
-AREAS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)  # shares of the area of normal pictures
-AT_ONCE = 2**16  # values whose ranks are computed at a time
-FEWEST = 30  # pixels above the highest bend
+_LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
+_AREAS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)  # shares of the area of normal pictures
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSpec:
+    """Settings of ranks.
+
+    at_once  values whose ranks are computed at a time, so that memory is bounded
+    fewest   pixels above the highest bend
+    """
+
+    at_once: int = 2**16
+    fewest: int = 30
+
+
+_RANKS = RankSpec()
 
 
 @dataclass(frozen=True)
@@ -31,13 +44,15 @@ class Ranks:
     @classmethod
     def of(cls, normal_scores: Tensor) -> "Ranks":
         """Return the curve of scores [n] of normal pictures."""
-        return cls._with(normal_scores, LEVELS)
+        return cls._with(normal_scores, _LEVELS)
 
     @classmethod
     def of_area(cls, normal_pixels: Tensor) -> "Ranks":
         """Return the curve of values [n] of maps of normal pictures."""
         count = len(normal_pixels)
-        return cls._with(normal_pixels, [a for a in AREAS if a < 0.9 or (1 - a) * count >= FEWEST])
+        return cls._with(
+            normal_pixels, [a for a in _AREAS if a < 0.9 or (1 - a) * count >= _RANKS.fewest]
+        )
 
     @classmethod
     def _with(cls, values: Tensor, levels: Sequence[float]) -> "Ranks":
@@ -56,7 +71,11 @@ class Ranks:
         slopes = heights.diff() / self.bends.diff()
         found = torch.empty_like(scores)
         # A part at a time, since float64 and the numbers of parts need many times the memory.
-        parts = zip(found.view(-1).split(AT_ONCE), scores.flatten().split(AT_ONCE), strict=True)
+        parts = zip(
+            found.view(-1).split(_RANKS.at_once),
+            scores.flatten().split(_RANKS.at_once),
+            strict=True,
+        )
         for out, values in parts:
             part = torch.bucketize(values.double(), self.bends[1:-1])
             out.copy_(heights[part] + slopes[part] * (values - self.bends[part]))

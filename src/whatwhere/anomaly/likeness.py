@@ -90,7 +90,7 @@ class LearnedKind:
     def of(cls, pictures: Iterable[Tensor]) -> "LearnedKind":
         """Measure pictures [C, H, W]."""
         listed = list(pictures)
-        sides = [side_of(picture) for picture in listed]
+        sides = [_side_of(picture) for picture in listed]
         signals = all(picture.shape[1] == 1 for picture in listed)
         return cls(len(listed[0]), signals, min(sides), max(sides))
 
@@ -105,7 +105,7 @@ class LearnedKind:
             raise UnlikeLearned(
                 name, f"is {colour(channels)}", f"pictures that are {colour(self.channels)}", remedy
             )
-        side = side_of(picture)
+        side = _side_of(picture)
         if self.signals or self.least / spec.scale <= side <= self.most * spec.scale:
             return
         height, width = picture.shape[1:]
@@ -120,7 +120,7 @@ class LearnedKind:
         )
 
 
-def side_of(picture: Tensor) -> float:
+def _side_of(picture: Tensor) -> float:
     """Return the side in pixels of a square as large as a picture [C, H, W]."""
     return float(picture[0].numel() ** 0.5)
 

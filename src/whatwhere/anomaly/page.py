@@ -32,7 +32,7 @@ from whatwhere.html import ASSETS, assemble, data_url, report_style, thumbnail
 
 _RED = (208, 0, 0)
 _YELLOW = (255, 212, 0)
-KINDS = {
+_KINDS = {
     "spots": "a mark that is stronger than usual",
     "texture": "a place that is unlike the places of normal pictures",
     "neighbours": "a place that does not fit the places around it",
@@ -182,7 +182,7 @@ class Gallery:
             "height": height,
             "picture": _jpeg(_as_seen(picture, self.settings.large_side)),
             "map": _png(self.scale.tint(heat, self.settings)),
-            "path": outline_path(heat > self.scale.outline),
+            "path": _outline_path(heat > self.scale.outline),
             "place": [place.left, place.top, place.width, place_height],
             "patches": [_jpeg(_as_seen(patch, self.settings.large_side)) for patch in patches],
         }
@@ -190,7 +190,7 @@ class Gallery:
     def page(self, rows: Sequence["PageRow"], facts: PageFacts) -> str:
         """Return the page of these pictures, in this order, the least normal first."""
         settings = self.settings
-        kinds = {kind: KINDS[kind.rpartition(" ")[2]] for row in rows for kind in row.evidence}
+        kinds = {kind: _KINDS[kind.rpartition(" ")[2]] for row in rows for kind in row.evidence}
         large = {-number: entry for _, number, entry in self.large}
         order = [row.number for row in rows if row.number in large]
         place = {number: at for at, number in enumerate(order)}
@@ -340,7 +340,7 @@ def _address(pixels: Tensor, form: str, **settings: int) -> str:
     return data_url(file.getvalue(), form.lower())
 
 
-def outline_path(inside: Tensor) -> str:
+def _outline_path(inside: Tensor) -> str:
     """Draw the borders of a region [H, W] as a path of SVG: every edge between a pixel inside and
     one outside."""
     padded = F.pad(inside.int(), [1, 1, 1, 1])

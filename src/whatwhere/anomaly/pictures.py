@@ -23,9 +23,21 @@ from whatwhere.inference.target import is_one_picture
 from whatwhere.spec.execution import ALL, Shard
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
-# that `fit` needs for each value of a normal picture
-LARGE_BYTES = 64
-SMALL_BYTES = 384
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySpec:
+    """Memory that `fit` needs, as measured.
+
+    large  bytes for each value of a picture
+    small  the same for small pictures, which are searched at their full resolution
+    """
+
+    large: int = 64
+    small: int = 384
+
+
+_MEMORY = MemorySpec()
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ def _open_all(source: Unopened, shard: Shard, mask: Unopened | None) -> PictureL
         listed = source
         paths = len(source) > 0 and isinstance(source[0], str | Path)
         names = [str(one) for one in (listed if paths else range(len(listed)))]
-        return PictureList(names, lambda n: one_picture(listed[n], n))
+        return PictureList(names, lambda n: _one_picture(listed[n], n))
     entries: list[Entry] = []
     if isinstance(source, np.ndarray | Tensor) and is_one_picture(source.shape):
         source = source[None]
@@ -146,7 +158,7 @@ class Entry(NamedTuple):
         return str(self.file.file), self.file.page
 
 
-def one_picture(values: Any, number: int) -> Tensor:
+def _one_picture(values: Any, number: int) -> Tensor:
     """Return a picture of a list as [C, H, W]: an array [H, W], [C, H, W] or [H, W, C], a PIL
     picture, or the path of a file."""
     if isinstance(values, str | Path):
@@ -193,9 +205,9 @@ def is_large(picture: Tensor) -> bool:
     return picture.shape[1] > 1 and picture[0].numel() >= SMALL**2
 
 
-def memory_of(picture: Tensor) -> int:
+def _memory_of(picture: Tensor) -> int:
     """Return bytes that `fit` needs for a normal picture, with the detector's own features."""
-    return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
+    return picture.numel() * (_MEMORY.large if is_large(picture) else _MEMORY.small)
 
 
 @dataclass
@@ -238,7 +250,7 @@ class Sample:
 
     def cost(self, picture: Tensor) -> int:
         """Return bytes that `fit` needs for a picture."""
-        return max(memory_of(picture), self.feature_bytes * picture.numel())
+        return max(_memory_of(picture), self.feature_bytes * picture.numel())
 
     @property
     def numbers(self) -> list[int]:

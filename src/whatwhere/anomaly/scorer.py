@@ -38,13 +38,25 @@ from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, Cells, Filters
 from whatwhere.errors import ImageError, plural
 from whatwhere.progress import Stage, no_stage
 
-FOLDS = 4  # a normal picture is judged by what was learned from the others
-# of the maps of normal pictures, that tell which values are rare: of all, and of a picture
-PIXELS = 2_000_000
-MOST_PIXELS = 4096
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerSpec:
+    """Settings of scorers.
+
+    folds        a normal picture is judged by what was learned from the others
+    pixels       of the maps of all normal pictures, that tell which values are rare
+    most_pixels  of the map of a picture
+    """
+
+    folds: int = 4
+    pixels: int = 2_000_000
+    most_pixels: int = 4096
 
 
-class Scored(NamedTuple):
+_SCORER = ScorerSpec()
+
+
+class _Scored(NamedTuple):
     """The evidence of a source of features on a picture.
 
     score     the higher, the less normal
@@ -81,7 +93,7 @@ class Scorer:
     @property
     def kinds(self) -> Kinds:
         """The kinds of evidence, as in `evidence.SURFACE`."""
-        return kinds_of(self.extract, self.aligned)
+        return _kinds_of(self.extract, self.aligned)
 
     def side(self, cells: Cells, picture: Tensor) -> int:
         """Return the side of the square that shows what a place of a picture [C, H, W] is like, in
@@ -97,17 +109,17 @@ class Scorer:
         detail = self.extract.detail_to_pixels(cells, size)
         return self.extract.to_pixels(by_cell, size) + detail
 
-    def __call__(self, picture: Tensor, name: str) -> Scored:
+    def __call__(self, picture: Tensor, name: str) -> _Scored:
         """Return the evidence on a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
         if not cells.known.any():
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
-        evidence, maps = evidence_of(self.normal, cells, self.kinds)
+        evidence, maps = _evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
         score = float(soft_maximum(evidence))
         pixels = self.by_pixel(maps, cells, picture.shape[1:], score)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Scored(score, by_kind, pixels, self.side(cells, picture))
+        return _Scored(score, by_kind, pixels, self.side(cells, picture))
 
 
 class Learned(NamedTuple):
@@ -151,21 +163,21 @@ def learn_scorer(
             advance(1)
     if not all(found.known.any() for found in cells):
         raise ImageError("A normal picture has no place with known pixels. Remove it.")
-    kinds = kinds_of(extract, aligned)
+    kinds = _kinds_of(extract, aligned)
     different = len(cells) // versions
-    fold = torch.arange(len(cells)) // versions * min(FOLDS, different) // different
+    fold = torch.arange(len(cells)) // versions * min(_SCORER.folds, different) // different
     # Every picture is used for learning for all pictures and for each other fold, and compared
     # once.
     rounds = max(len(fold.unique()) + 1, 3)
     comparisons = rounds * len(cells)
     title = f"comparing {counted} in {rounds} rounds ({plural(comparisons, 'comparison')})"
     with stage(title, comparisons) as advance:
-        learn = learner(cells, fold, aligned, seed, each, advance)
+        learn = _learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)
-        found, without_last = cross_evidence(cells, fold, kinds, learn, each, advance)
+        found, without_last = _cross_evidence(cells, fold, kinds, learn, each, advance)
         evidence = torch.stack([one for one, _ in found])
     surfaces = torch.stack([surface_of(found) for found in cells])
-    excess = cross_excess(surfaces, evidence, fold)
+    excess = _cross_excess(surfaces, evidence, fold)
     units = units_of(excess, kinds)
     scorer = Scorer(
         extract=extract,
@@ -179,14 +191,14 @@ def learn_scorer(
     scores = soft_maximum(by_kind.mT)
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
         # Identical pictures: folds with fewer copies do not represent all of them.
-        one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
+        one = _evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
     pixels = []
     peaks = []
     parts = zip(found, cells, pictures, scores.tolist(), strict=True)
     for (_, maps), shown, picture, score in parts:
         values = scorer.by_pixel(maps, shown, picture.shape[1:], score)
-        pixels.append(drawn(values, picture, PIXELS // len(pictures)))
+        pixels.append(drawn(values, picture, _SCORER.pixels // len(pictures)))
         peaks.append(values[picture.isfinite().all(0)].amax())
     return Learned(
         scorer=scorer,
@@ -200,16 +212,16 @@ def learn_scorer(
 
 
 def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:
-    """Return values [H, W] at `count` known pixels of a picture, from 1 to `MOST_PIXELS`; the same
+    """Return values [H, W] at `count` known pixels of a picture, within limits; the same
     pixels for all sources of features."""
     known = picture.isfinite().all(0).flatten().nonzero()[:, 0]
     generator = torch.Generator().manual_seed(0)
-    count = min(max(count, 1), MOST_PIXELS)
+    count = min(max(count, 1), _SCORER.most_pixels)
     some = known[torch.randint(len(known), (count,), generator=generator)]
     return values.flatten()[some]
 
 
-def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
+def _kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
     if aligned:
         return OBJECT
     if isinstance(extract, GivenFeatures):
@@ -223,7 +235,7 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
     return kinds | COLOUR if extract.sees_colour else kinds
 
 
-Learner = Callable[[int | None], NormalSurface | NormalObject]
+_Learner = Callable[[int | None], NormalSurface | NormalObject]
 """What pictures are like without a fold (None: all of them)."""
 
 
@@ -233,19 +245,19 @@ def without(fold: Tensor, left_out: int | None) -> list[int]:
     return kept or list(range(len(fold)))
 
 
-def learner(
+def _learner(
     cells: Sequence[Cells],
     fold: Tensor,
     aligned: bool,
     seed: int,
     each: Each,
     advance: Callable[[int], None],
-) -> Learner:
+) -> _Learner:
     """Make a learner that calls `advance` with the number of pictures that it has learned from."""
     if aligned:
-        plain = object_learner(cells, fold, each)
+        plain = _object_learner(cells, fold, each)
     else:
-        plain = surface_learner(cells, fold, seed, each)
+        plain = _surface_learner(cells, fold, seed, each)
 
     def learn(left_out: int | None) -> NormalSurface | NormalObject:
         normal = plain(left_out)
@@ -255,14 +267,14 @@ def learner(
     return learn
 
 
-def object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> Learner:
+def _object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> _Learner:
     def learn(left_out: int | None) -> NormalObject:
         return learn_object([cells[n] for n in without(fold, left_out)], each=each)
 
     return learn
 
 
-def surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each) -> Learner:
+def _surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each) -> _Learner:
     folds = fold.unique().tolist()
     # Moments of a fold serve every choice of pictures that has it.
     moments = {
@@ -280,11 +292,11 @@ def surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each)
     return learn
 
 
-def cross_evidence(
+def _cross_evidence(
     cells: Sequence[Cells],
     fold: Tensor,
     kinds: Kinds,
-    learn: Learner,
+    learn: _Learner,
     each: Each,
     advance: Callable[[int], None],
 ) -> tuple[list[tuple[Tensor, Tensor]], NormalSurface | NormalObject]:
@@ -296,14 +308,14 @@ def cross_evidence(
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
         normal = learn(k)
-        for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds), inside):
+        for one in each(lambda c, normal=normal: _evidence_of(normal, c, kinds), inside):
             evidence.append(one)
             advance(1)
     assert normal is not None
     return evidence, normal
 
 
-def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
+def _evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
     """Return the evidence of a picture [k] and of its cells [k, rows, columns], not yet in
     units."""
     found = normal.maps(cells)
@@ -311,7 +323,7 @@ def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor
     return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
 
 
-def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
+def _cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
     """Return how much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of
     other folds."""
     usual = torch.empty_like(evidence)

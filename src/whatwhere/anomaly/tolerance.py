@@ -98,8 +98,8 @@ class Change:
     def __call__(self, picture: Tensor) -> Tensor:
         """Return a picture [C, H, W] after the change; NaN where nothing is known."""
         changed = blurred(picture, self.blur) if self.blur else picture
-        changed = rotated(changed, self.rotation) if self.rotation else changed
-        return shifted(changed, self.down, self.across)
+        changed = _rotated(changed, self.rotation) if self.rotation else changed
+        return _shifted(changed, self.down, self.across)
 
     def __str__(self) -> str:
         parts = []
@@ -150,7 +150,7 @@ def blurred(picture: Tensor, deviation: float) -> Tensor:
     return F.conv2d(across, weights[None, None, :, None])[:, 0]
 
 
-def rotated(picture: Tensor, degrees: float) -> Tensor:
+def _rotated(picture: Tensor, degrees: float) -> Tensor:
     """Return a picture [C, H, W] rotated about its middle; NaN where it shows what was outside."""
     height, width = picture.shape[1:]
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
@@ -165,7 +165,7 @@ def rotated(picture: Tensor, degrees: float) -> Tensor:
     return torch.where(inside, turned.clamp(least, most), torch.nan)
 
 
-def shifted(picture: Tensor, down: int, across: int) -> Tensor:
+def _shifted(picture: Tensor, down: int, across: int) -> Tensor:
     """Return a picture [C, H, W] shifted by whole pixels; NaN where it shows what was outside."""
     moved = torch.full_like(picture, torch.nan)
     height, width = picture.shape[1:]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference import infer
-from whatwhere.inference.learned_steps import resolve_steps, saved_steps
+from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
@@ -141,6 +141,7 @@ def describe_images(
     engine: str = "auto",
     on_device: bool = False,
     progress: Callable[[int], object] = lambda images: None,
+    steps: Steps | int | None = None,
 ) -> Matrix:
     """Infer and describe images batch by batch on the device of the model: a matrix [N, D],
     float32.
@@ -150,23 +151,21 @@ def describe_images(
 
     model       the model
     images      as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
-    recipe      how features are inferred and described. None takes the learned steps that were
-                saved next to the model, which give features like those of the paper's 50 steps in a
-                tenth of the time, or else the paper's recipe
+    recipe      how features are inferred and described; None takes the paper's
     engine      engine of the inference
     on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that
                 is fitted there
     progress    called after every batch with the number of images in it
+    steps       as in `ww.infer`: a number of steps, or 'learned' for those that were saved next to
+                the model, which take a ninth of the time of the paper's 50
 
     >>> model = ww.load("mnist")
-    >>> describe_images(model, ww.data.load("digits")[:4]).shape          # 5 learned steps
-    (4, 4800)
-    >>> recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 3}})
-    >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape  # 3 plain steps
+    >>> describe_images(model, ww.data.load("digits")[:4], steps="learned").shape
     (4, 4800)
     """
-    if recipe is None:
-        model, recipe = with_learned_steps(model, Recipe.paper(model.spec))
+    recipe = recipe or Recipe.paper(model.spec)
+    if steps is not None:
+        model, recipe = _with_steps(model, recipe, steps)
     images = in_model_units(model.spec, images)
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
@@ -190,13 +189,11 @@ def describe_images(
     return rows if on_device else rows.numpy()
 
 
-def with_learned_steps(model: DeconvNet, recipe: Recipe) -> tuple[DeconvNet, Recipe]:
-    """Return a model and a recipe that infer with the learned steps next to the model's file. Both
-    stay as they are if there are none, or if the recipe describes lower layers, too."""
-    top_alone = recipe.descriptor.layers in ((), (model.spec.depth,))
-    if model.source is None or not top_alone or not saved_steps(model.source):
-        return model, recipe
-    model, inference = resolve_steps(model, "learned")
+def _with_steps(model: DeconvNet, recipe: Recipe, steps: Steps | int) -> tuple[DeconvNet, Recipe]:
+    """Return the model and the recipe for a number of steps, or for learned ones."""
+    if isinstance(steps, int):
+        return model, replace(recipe, inference=replace(recipe.inference, steps=steps))
+    model, inference = resolve_steps(model, steps)
     return model, replace(recipe, inference=inference, plan=())
 
 

@@ -12,11 +12,16 @@ from whatwhere.data import Images, Source, load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import FileFields
 from whatwhere.progress import no_op
-from whatwhere.views import Colour, Edges, MapView, Network
+from whatwhere.views import Colour, Edges, MapView, Network, Patterns
 
 Advance = Callable[[int], object]
 
-_SAVED: Mapping[str, type[MapView]] = {"colour": Colour, "edges": Edges, "network": Network}
+_SAVED: Mapping[str, type[MapView]] = {
+    "colour": Colour,
+    "edges": Edges,
+    "patterns": Patterns,
+    "network": Network,
+}
 """Views that a classifier file can name."""
 
 

@@ -34,7 +34,8 @@ class ViewWeighting(Checked):
     floor             overlap that is added to those of all views, so that small differences between
                       views that hardly overlap do not count
     known             how much more views count, by their names, before labels say: a network that
-                      was trained on photographs is usually the best single view
+                      was trained on photographs is usually the best single view, and colours say
+                      more than their overlap with other views shows (benchmarks/labels/views.py)
     stability         how stability is measured
     step              weights are multiples of it, so that a label seldom changes the joined graph
     """
@@ -42,7 +43,9 @@ class ViewWeighting(Checked):
     sharpness: NonNegative = 12.0
     agreement_labels: Positive = 10.0
     floor: Positive = 0.05
-    known: Mapping[str, float] = field(default_factory=lambda: {"network": 2.0})
+    known: Mapping[str, float] = field(
+        default_factory=lambda: {"network": 3.0, "colour": 1.5, "shapes": 1.3}
+    )
     stability: StabilitySettings = field(default_factory=StabilitySettings)
     step: Positive = 0.05
 

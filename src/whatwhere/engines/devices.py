@@ -25,10 +25,10 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
             f"Device {str(asked)!r} is not available: torch finds no GPU here. Use 'cpu'."
         )
     numbered = ":" in str(device)
-    return device if numbered else torch.device("cuda", local_gpu())
+    return device if numbered else torch.device("cuda", _local_gpu())
 
 
-def local_gpu() -> int:
+def _local_gpu() -> int:
     """Return the number of this process's GPU, which is the number of the process on its machine,
     as torchrun sets it."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))

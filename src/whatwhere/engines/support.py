@@ -76,10 +76,10 @@ def settings_of(spec: "DataclassInstance", path: str = "", name: str = "") -> It
     for f in fields(spec):
         if not f.init:  # the `kind` of a choice, which its type already says
             continue
-        yield Setting(path + f.name, name + f.name, getattr(spec, f.name), default_of(f))
+        yield Setting(path + f.name, name + f.name, getattr(spec, f.name), _default_of(f))
 
 
-def default_of(f: Field[object]) -> object:
+def _default_of(f: Field[object]) -> object:
     """Return the default of a setting."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 

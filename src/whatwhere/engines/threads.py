@@ -67,11 +67,11 @@ def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
         work(0, count)
         return
     ends = [count * i // threads for i in range(threads + 1)]
-    list(waiting_threads(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
+    list(_waiting_threads(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
 
 
 @cache
-def waiting_threads(process: int, threads: int) -> ThreadPoolExecutor:
+def _waiting_threads(process: int, threads: int) -> ThreadPoolExecutor:
     """Threads that wait for work; a forked process gets its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere")
 

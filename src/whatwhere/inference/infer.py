@@ -81,7 +81,7 @@ def infer(
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
     True
     """
-    given = check_input(model, images, mask)
+    given = _check_input(model, images, mask)
     require_count("batch_size", batch_size)
     checks.check_filters(model)
     checks.check_settings(spec, plan)
@@ -111,7 +111,7 @@ def infer(
         for begin in range(0, len(given.images), batch_size):
             batch = slice(begin, min(begin + batch_size, len(given.images)))
             target = first if begin == 0 else given.target(model, batch)
-            check_same_size(target, first)
+            _check_same_size(target, first)
             if begin > 0 or latents is not None:
                 start = Latents() if latents is None else latents[batch]
                 problem = Problem(model, target.v, plan[0], spec, start, target.mask)
@@ -164,7 +164,7 @@ class GivenImages:
         return make_target(model, self.images[batch], weights)
 
 
-def check_input(
+def _check_input(
     model: DeconvNet, images: ImageSource | np.ndarray, mask: Tensor | None
 ) -> GivenImages:
     """Return the images in the model's units. A tensor is checked here, before anything is
@@ -184,7 +184,7 @@ def check_input(
     return GivenImages(source, mask, checked, are_signals)
 
 
-def check_same_size(target: Target, first: Target) -> None:
+def _check_same_size(target: Target, first: Target) -> None:
     """Raise an ImageError for a batch whose images have another size than those of the first."""
     size = target.v.shape[2:]
     expected = first.v.shape[2:]
@@ -209,18 +209,18 @@ def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solutio
         elif phase != problem.phase:
             problem = replace(problem, phase=phase)
         ended = solve(engine, problem)
-        first, last = first_and_last_cost(ended.stats)
+        first, last = _first_and_last_cost(ended.stats)
         checks.check_start(problem, first)
         if problem.spec.schedule is not None:
-            ended = take_plain_steps(engine, problem, ended)
-            first, last = first_and_last_cost(ended.stats)
+            ended = _take_plain_steps(engine, problem, ended)
+            first, last = _first_and_last_cost(ended.stats)
         better = last <= first  # a cost that is not a number is not better
-        solution = ended if better.all() else keep_the_better(problem, ended, ~better)
+        solution = ended if better.all() else _keep_the_better(problem, ended, ~better)
     assert solution is not None
     return solution
 
 
-def first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
+def _first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
     """Return the objectives before the first and after the last step, [N] each, on the host: a
     device is waited for once."""
     ends = slice(None, None, max(len(stats.step), 1))
@@ -228,7 +228,7 @@ def first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
     return cost[0], cost[-1]
 
 
-def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
+def _take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
     """Take as many steps of a line search instead, if a schedule did not lower an image's
     objective.
 
@@ -248,7 +248,7 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 
 
-def keep_the_better(problem: Problem, solution: Solution, worse: Tensor) -> Solution:
+def _keep_the_better(problem: Problem, solution: Solution, worse: Tensor) -> Solution:
     """Keep the start of the images [N] whose objective ended above it.
 
     This can happen, because the paper's steps are not line searches of the whole objective: for α <

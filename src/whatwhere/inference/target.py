@@ -209,7 +209,7 @@ def check_target(
     if mask is None and isinstance(given, Tensor) and given.is_floating_point():
         values = ValueRange.of(given)
     if values is None or values.has_nan:
-        images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
+        images, mask = _separate_unknown(images, None if mask is None else as_weights(mask))
         values = None
     model.check_images(images, values)
     if mask is not None:
@@ -229,7 +229,7 @@ def as_weights(mask: object) -> Tensor:
     return mask
 
 
-def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Separate unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
         return images, mask  # the checks that follow say what is wrong

@@ -346,7 +346,7 @@ def infer_tiles(
 ) -> Iterator[SolvedTile]:
     """Yield the tiles of `infer_tiled` one after the other, row by row, in memory that does not
     grow with the picture."""
-    check_picture(model, picture, mask)
+    _check_picture(model, picture, mask)
     _, height, width = picture.shape
     grid = TileGrid.of(model.spec, height, width, tile, overlap)
     for inferred in infer_latents(model, picture, grid, spec, plan, mask=mask, engine=engine):
@@ -381,13 +381,13 @@ def infer_latents(
     # one engine for all tiles: another one for a few would take memory for its machine code
     sample = tiles[:: -(-len(tiles) // TILING.engine_sample)]
     targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in sample]
-    resolved = resolve(engine, tiles_problem(model, targets, highest, spec))
+    resolved = resolve(engine, _tiles_problem(model, targets, highest, spec))
     unfinished = torch.zeros(0)  # one tensor: a list of empty ones would grow with the picture
     with torch.no_grad():
         for begin in range(0, len(tiles), batch_size):
             batch = tiles[begin : begin + batch_size]
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            problem = tiles_problem(model, targets, highest, spec)
+            problem = _tiles_problem(model, targets, highest, spec)
             solution = run_plan(resolved, problem, plan)
             changes = unfinished_changes(solution.stats, spec)
             if len(changes):
@@ -404,15 +404,15 @@ def infer_latents(
     warn_unconverged(unfinished, len(tiles), spec)
 
 
-def tiles_problem(
+def _tiles_problem(
     model: DeconvNet, targets: Sequence[Target], highest: Phase, spec: InferenceSpec
 ) -> Problem:
     """Return the inference of several tiles."""
     v = torch.cat([target.v for target in targets])
-    return Problem(model, v, highest, spec, mask=join_masks(targets))
+    return Problem(model, v, highest, spec, mask=_join_masks(targets))
 
 
-def join_masks(targets: Sequence[Target]) -> Tensor | None:
+def _join_masks(targets: Sequence[Target]) -> Tensor | None:
     """Return the masks of several tiles, [n, C, h, w]; None if no tile has one."""
     if all(target.mask is None for target in targets):
         return None
@@ -438,11 +438,11 @@ class TileImages:
 
     def __getitem__(self, tiles: slice, /) -> Tensor:
         return torch.cat(
-            [read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]]
+            [_read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]]
         )
 
 
-def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
+def _check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
     """Raise an ImageError unless this is one picture that the model can explain, with a mask that
     fits."""
     C = model.spec.channels
@@ -476,8 +476,8 @@ def read_tile(
 
     seen = Window(widen(rows), widen(columns))
     inside = Window(within(rows, seen.rows), within(columns, seen.columns))
-    images = read_window(picture, seen)
-    weight = None if mask is None else read_window(mask, seen)
+    images = _read_window(picture, seen)
+    weight = None if mask is None else _read_window(mask, seen)
     target = make_target(model, images, weight, allow_unknown=True)
 
     def crop(part: Tensor) -> Tensor:
@@ -490,7 +490,7 @@ def read_tile(
     )
 
 
-def read_window(picture: Picture, window: Window) -> Tensor:
+def _read_window(picture: Picture, window: Window) -> Tensor:
     """Return some pixels of a picture, [1, C, h, w]."""
     pixels = picture[:, window.rows, window.columns]
     if not isinstance(pixels, Tensor):

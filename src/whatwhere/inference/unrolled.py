@@ -68,7 +68,9 @@ class UnrolledInference(nn.Module):
             "a DeconvNet, such as ww.load('mnist')",
         )
         inference = inference if inference is not None else InferenceSpec()
-        schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
+        schedule = inference.schedule or Schedule(
+            steps=tuple(_first_guess(model, steps, inference))
+        )
         if len(schedule.steps) != steps:
             raise SpecError(
                 f"Got a schedule of {plural(len(schedule.steps), 'step')}; expected {steps}, the"
@@ -191,7 +193,7 @@ def run_steps(
     return Latents(state.p, state.theta, Background())
 
 
-def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
+def _first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
     """Start from FISTA's momentum, and twice the safe step, because images seldom contain what the
     filters amplify most."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
@@ -246,12 +248,12 @@ def distill(
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
     plain = teacher or replace(unrolled.settings, steps=50)
-    optimizer = make_optimizer(unrolled, spec)
+    optimizer = _make_optimizer(unrolled, spec)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
     generator = torch.Generator().manual_seed(spec.seed)
     costs = []
     model = unrolled.model.with_upward(None)  # the model of the teacher
-    unrolled.contrast = mean_contrast(model, images)
+    unrolled.contrast = _mean_contrast(model, images)
     for number in range(1, spec.batches + 1):
         chosen = torch.randint(len(images), (spec.batch_size,), generator=generator).tolist()
         batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
@@ -269,7 +271,7 @@ def distill(
     return costs
 
 
-def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
+def _make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
     """Make Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
     groups: list[dict[str, object]] = [
         {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
@@ -288,7 +290,7 @@ def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Te
     return value + imitation * (p - target).square().sum() / power
 
 
-def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
+def _mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
     """Return the mean over some images of the largest |v|; None if they are all black."""
     contrast = float(
         torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean()

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class _LabelViews(Checked):
     """What describes the pictures of a page, besides the features that are learned from them.
 
-    features  with commas: colour, edges, network, or an ONNX file; the labels decide how much each
-              counts. By default, colour and edges. The network (pip install whatwhere[network])
-              helps most where classes are things in photographs
+    features  with commas: colour, edges, patterns, network, or an ONNX file; the labels decide how
+              much each counts. By default, colour and edges. The network
+              (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
     features: str = ""

@@ -27,6 +27,7 @@ from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
 from whatwhere.files import claim, read_regular, readable
+from whatwhere.html import notebook_strip
 from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import (
     Description,
@@ -77,10 +78,10 @@ class Labelling:
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
     features      what describes the images: a list of views, which are weighed by the labels. A
-                  view is a word ('own' for learned features, 'colour', 'edges', 'network'), a value
-                  such as `ww.views.Colour()`, an ONNX file, or a callable from pictures
-                  [n, C, h, w] to maps, such as a pretrained network. None takes the usual views,
-                  those of `ww.views.usual_views`, next to learned features; with a run, its
+                  view is a word ('own' for learned features, 'colour', 'edges', 'patterns',
+                  'network'), a value such as `ww.views.Colour()`, an ONNX file, or a callable from
+                  pictures [n, C, h, w] to maps, such as a pretrained network. None takes the usual
+                  views, those of `ww.views.usual_views`, next to learned features; with a run, its
                   features alone. A network helps most where classes are things in photographs
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
@@ -148,6 +149,21 @@ class Labelling:
                 f" that are not here, such as {next(iter(self.labels.elsewhere))!r}. The file keeps"
                 " these labels."
             )
+
+    def _repr_html_(self) -> str:
+        """Show the last labelled pictures in a notebook, under the line of `repr`."""
+        rows = self.labels.labelled[-12:]
+        shown = [] if self.images is None else [self.images[row : row + 1][0] for row in rows]
+        return notebook_strip(repr(self), shown)
+
+    def __repr__(self) -> str:
+        said = len(self.labels.said)
+        classes = len(self.labels.classes)
+        file = "" if self.file is None else f"; {self.file}"
+        return (
+            f"Labelling({plural(len(self.names), 'picture')}, {plural(said, 'label')} of"
+            f" {plural(classes, 'class', 'classes')}{file})"
+        )
 
     def _described(
         self,

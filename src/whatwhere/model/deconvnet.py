@@ -123,11 +123,17 @@ class DeconvNet:
             " ww.infer(model, images).features, or use ww.nn.SparseCode2d as a layer of a network."
         )
 
+    def infer(self, *images: object, **settings: object) -> NoReturn:
+        """Raise an error that names the function to call: inference knows models, not they it."""
+        raise TypeError(
+            "Inference is a function of the model and the images: write ww.infer(model, images)."
+        )
+
     def parameters(self) -> NoReturn:
         """Raise an error that says how filters are learned."""
         raise TypeError(
             "A DeconvNet has no parameters for an optimizer. Its filters are model.filters; learn"
-            " them with ww.train(recipe, images), or use ww.nn.SparseCode2d to train them by"
+            " them with ww.train(images, recipe), or use ww.nn.SparseCode2d to train them by"
             " gradients."
         )
 

@@ -106,8 +106,8 @@ class Fitted(NamedTuple):
 
 
 @jit
-def copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
-    """`copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
+def _copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
+    """`_copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
     noinline()
     M = g.pitch
     for row in range(rows.first, rows.last):
@@ -125,14 +125,14 @@ def copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) ->
 
 
 @jit
-def copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
+def _copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
     """Copy the elements of a tile to work memory, with zeros outside the map; or back, added where
     regions overlap."""
     noinline()
     M = g.pitch
     step = g.stride_x
     if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
-        return copy_pairs(z, g, rows, work, to_work)
+        return _copy_pairs(z, g, rows, work, to_work)
     for row in range(rows.first, rows.last):
         plane = row // g.rows * g.height * g.width
         y = row % g.rows
@@ -164,7 +164,7 @@ def copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool)
 
 
 @jit
-def copy_values(map: Array, g: Geometry, rows: Rows, work: Array, k: int, to_work: bool) -> None:
+def _copy_values(map: Array, g: Geometry, rows: Rows, work: Array, k: int, to_work: bool) -> None:
     """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h,
     w], or back."""
     noinline()
@@ -190,7 +190,7 @@ def copy_values(map: Array, g: Geometry, rows: Rows, work: Array, k: int, to_wor
 
 
 @jit
-def mark_outside(g: Geometry, rows: Rows, work: Array, start: int) -> None:
+def _mark_outside(g: Geometry, rows: Rows, work: Array, start: int) -> None:
     """OUTSIDE for each row and column of each region that lies outside the map, 0 for the
     others."""
     noinline()
@@ -219,7 +219,7 @@ def load_values(work: Array, at: Region) -> tuple[Lanes, Pair, Pair]:
 
 
 @inline_jit
-def store_values(work: Array, at: Region, p: Lanes, rows: Pair, columns: Pair) -> None:
+def _store_values(work: Array, at: Region, p: Lanes, rows: Pair, columns: Pair) -> None:
     M = at.axes[0].step
     v = at.values
     store(work, v, p)
@@ -230,7 +230,7 @@ def store_values(work: Array, at: Region, p: Lanes, rows: Pair, columns: Pair) -
 
 
 @inline_jit
-def set_weights(work: Array, at: Region, rows: Pair, columns: Pair) -> None:
+def _set_weights(work: Array, at: Region, rows: Pair, columns: Pair) -> None:
     """w_y and w_x of θ_y and θ_x."""
     y, x = at.axes
     axis_weights(work, at.w, y, rows, y.size, at.outside)
@@ -243,12 +243,12 @@ def fit(work: Array, at: Region, how: FitRule) -> Fitted:
     largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how.power, 0.0)
     rows = mu_y, formulas.precision(v_y, total, how.gamma_min, how.gamma_max)
     columns = mu_x, formulas.precision(v_x, total, how.gamma_min, how.gamma_max)
-    set_weights(work, at, rows, columns)
+    _set_weights(work, at, rows, columns)
     return Fitted(largest, total, rows, columns, (v_y, v_x))
 
 
 @jit
-def fit_gradient(work: Array, at: Region, how: FitRule) -> None:
+def _fit_gradient(work: Array, at: Region, how: FitRule) -> None:
     """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through
     the fit."""
     y, x = at.axes
@@ -285,12 +285,12 @@ def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
     if operation == FIT_POOL:
         fitted = fit(work, at, how)
         pooled = pool_plane(work, at.z, at.w, y, x)
-        store_values(work, at, pooled, fitted.rows, fitted.columns)
+        _store_values(work, at, pooled, fitted.rows, fitted.columns)
     elif operation == FIT_POOL_BACKWARD:
-        fit_gradient(work, at, how)
+        _fit_gradient(work, at, how)
     else:
         p, rows, columns = load_values(work, at)
-        set_weights(work, at, rows, columns)
+        _set_weights(work, at, rows, columns)
         if operation == UNPOOL:
             spread(work, at.z, at.w, p, (y, x), False)
         elif operation == POOL:
@@ -300,7 +300,7 @@ def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
             pooled, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, theta)
             d_rows = p * of_rows[0], p * of_rows[1]
             d_columns = p * of_columns[0], p * of_columns[1]
-            store_values(work, at, pooled, d_rows, d_columns)
+            _store_values(work, at, pooled, d_rows, d_columns)
 
 
 @cached_jit
@@ -326,21 +326,21 @@ def run(source: str) -> Callable[..., None]:
             tile = Rows(start, min(start + g.tile, rows.last))
             # what the operation reads; map 1 has value 0 (p), 2 has 1 and 2 (μ), 3 has 3 and 4 (γ)
             if g.inside == 0:
-                mark_outside(g, tile, work, (elements + weights) * M)
+                _mark_outside(g, tile, work, (elements + weights) * M)
             if len(maps[0]) > 0:
-                copy_elements(maps[0], g, tile, work, True)
+                _copy_elements(maps[0], g, tile, work, True)
             for k in range(VALUES):
                 if len(maps[1 + (k + 1) // 2]) > 0:
-                    copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
+                    _copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
             for m in range(0, (tile.last - tile.first) * g.columns, LANES):
                 at = Region(m, elements * M + m, values + m, axes, outside)
                 compute(work, at, g.operation, how)
             # what it writes
             for k in range(VALUES):
                 if len(maps[5 + (k + 1) // 2]) > 0:
-                    copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
+                    _copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
             if len(maps[4]) > 0:
-                copy_elements(maps[4], g, tile, work, False)
+                _copy_elements(maps[4], g, tile, work, False)
 
     return run
 
@@ -363,8 +363,8 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
     """
     given = next(tensor for tensor in read if tensor is not None)
     dtype = torch.float64 if given.dtype == torch.float64 else torch.float32
-    sources = [None if tensor is None else plain_memory(tensor, dtype) for tensor in read]
-    targets = [None if tensor is None else plain_memory(tensor, dtype) for tensor in written]
+    sources = [None if tensor is None else _plain_memory(tensor, dtype) for tensor in read]
+    targets = [None if tensor is None else _plain_memory(tensor, dtype) for tensor in written]
     # regions that overlap add their contributions, and gaps between regions stay 0
     if targets[0] is not None and not regions.tiling:
         targets[0].zero_()
@@ -389,7 +389,7 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
             target.copy_(computed)
 
 
-def plain_memory(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _plain_memory(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the tensor as the kernel needs it: contiguous and in a dtype; itself if it is that."""
     return tensor.detach().to(dtype).contiguous()
 

@@ -78,7 +78,7 @@ def gaussian_pool2d(
             form=form,
         )
         return (found[0][0], found[1].map(lambda theta: theta[0])) if return_where else found[0]
-    regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
+    regions = _regions_of(input, kernel_size, stride, padding, ceil_mode)
     if where is None:
         p, where = _form(form, regions, input).fit_pool(input, regions, fit, return_where)
     else:
@@ -119,7 +119,7 @@ def gaussian_unpool2d(
         return gaussian_unpool2d(
             input[None], _batched(where), kernel_size, stride, padding, output_size, form=form
         )[0]
-    regions = regions_for_unpooling(input, kernel_size, stride, padding, output_size)
+    regions = _regions_for_unpooling(input, kernel_size, stride, padding, output_size)
     _require_gaussians(where, input, regions)
     return _form(form, regions, input, where.mu, where.gamma).unpool(input, where, regions)
 
@@ -151,7 +151,7 @@ def as_maps(signals: Tensor) -> Tensor:
 def with_height(where: PoolingParams) -> PoolingParams:
     """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1,
     t]."""
-    require_params(where)
+    _require_params(where)
     return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))
 
 
@@ -192,7 +192,7 @@ def require_max_pooling_defaults(dilation: Size2, return_indices: bool) -> None:
         )
 
 
-def regions_of(
+def _regions_of(
     z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool
 ) -> Regions:
     """Return the regions of a map, by the rules of PyTorch's pooling layers."""
@@ -209,7 +209,7 @@ def regions_of(
     return regions
 
 
-def regions_for_unpooling(
+def _regions_for_unpooling(
     p: Tensor,
     kernel_size: Size2,
     stride: Size2 | None,
@@ -272,7 +272,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
     return value[0], value[1]
 
 
-def require_params(where: object) -> None:
+def _require_params(where: object) -> None:
     """Raise a SpecError for anything but Gaussians, such as the indices of max pooling."""
     if not isinstance(where, PoolingParams):
         raise SpecError(
@@ -282,13 +282,13 @@ def require_params(where: object) -> None:
 
 
 def _batched(where: PoolingParams) -> PoolingParams:
-    require_params(where)
+    _require_params(where)
     return where.map(lambda theta: theta[None])
 
 
 def _require_gaussians(where: PoolingParams, maps: Tensor, regions: Regions) -> None:
     """Raise a SpecError for pooling variables that do not broadcast to [N, 2, C, h, w]."""
-    require_params(where)
+    _require_params(where)
     shape = (maps.shape[0], 2, *regions.grid)
     for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
         if theta.dim() != 5 or any(

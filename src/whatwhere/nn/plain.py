@@ -20,7 +20,7 @@ def fit_pool(
         return _pool_pairs(s, regions, fit).to(z.dtype), None
     theta = ops.fit(Gaussian(), s, regions, fit)
     p = ops.gaussian_weights(theta, regions).pool(s)
-    return laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
+    return _laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
 
 
 def _pool_pairs(z: Tensor, regions: Regions, fit: MomentFit) -> Tensor:
@@ -62,14 +62,14 @@ def is_exporting() -> bool:
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """p(j) = Σ_i w(i) z(i) with given Gaussians:  [N, C, H, W] → [N, C, h, w]."""
     p = ops.gaussian_weights(where.map(precise), regions).pool(precise(z))
-    return laid_out_like(p.to(z.dtype), z)
+    return _laid_out_like(p.to(z.dtype), z)
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] →
     [N, C, H, W]."""
     z = ops.gaussian_weights(where.map(precise), regions).unpool(precise(p))
-    return laid_out_like(z.to(p.dtype), p)
+    return _laid_out_like(z.to(p.dtype), p)
 
 
 def precise(tensor: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def channels_last(tensor: Tensor) -> bool:
     return tensor.shape[1] > 1 and (tensor.stride(1) == 1) is True
 
 
-def laid_out_like(tensor: Tensor, like: Tensor) -> Tensor:
+def _laid_out_like(tensor: Tensor, like: Tensor) -> Tensor:
     """`tensor`, contiguous, in channels_last if `like` is."""
     return (
         tensor.contiguous(memory_format=torch.channels_last)

@@ -11,7 +11,7 @@ from whatwhere.errors import ImageError
 from whatwhere.inference.unrolled import UnrolledInference
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.nn import trained_steps
+from whatwhere.nn import replayed_steps, trained_steps
 from whatwhere.nn.operators import is_recorded, is_traced
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind, pooling_of
 from whatwhere.spec.checks import Size
@@ -146,10 +146,12 @@ class SparseCode2d(UnrolledInference):
                 return engine.solve(self._fixed_problem(model, v)).latents
         elif not is_traced((v,)) and len(v) > 0:
             fixed = self._fixed_problem(model, v)
+            problem = self.problem(model, v)
             if trained_steps.supports(fixed):
-                problem = self.problem(model, v)
                 where = self.return_where
                 return trained_steps.run(fixed, problem, self._given(v), return_where=where)
+            if replayed_steps.supports(v, *model.filters):
+                return trained_steps.replay(self, problem, self._given(v))
         return self.run(self.problem(model, v))
 
     def _given(self, v: Tensor) -> trained_steps.Given:

@@ -1,14 +1,15 @@
-"""Steps of inference with gradients, by the CPU engine: its forward pass and its adjoint as one
-function of autograd.
+"""Steps of inference with gradients: on a CPU by the engine, whose forward pass and adjoint are one
+function of autograd; on a GPU by recordings of the reference.
 
 A derivative that is differentiated again uses the reference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.functional import vjp
 
@@ -17,6 +18,7 @@ from whatwhere.engines.reference.ista import LearnedSizes
 from whatwhere.inference.unrolled import run_steps
 from whatwhere.latents import Background, Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.nn import replayed_steps
 from whatwhere.nn.fused import is_transformed
 from whatwhere.nn.operators import is_traced
 
@@ -60,6 +62,24 @@ def run(fixed: Problem, differentiable: Problem, given: Given, *, return_where: 
     return _latents(outputs)
 
 
+def replay(owner: nn.Module, differentiable: Problem, given: Given) -> Latents:
+    """Return the latents after the last step on a GPU, from a recording of the reference
+    (`replayed_steps`).
+
+    owner  the layer, which the recording belongs to
+    """
+    filters = differentiable.model.filters
+    key = (differentiable.model.spec, differentiable.phase, differentiable.spec)
+
+    def make() -> Callable[..., tuple[Tensor, ...]]:
+        model = differentiable.model
+        kept = [f.detach() for f in filters]
+        model = DeconvNet.from_parts(model.spec, kept, model.connectivity)
+        return _reference(replace(differentiable.detach()[:1], model=model))
+
+    return _latents(replayed_steps.run(owner, make, key, (*given, *filters)))
+
+
 def _latents(tensors: Sequence[Tensor]) -> Latents:
     p, *theta = tensors
     pairs = zip(theta[::2], theta[1::2], strict=True)
@@ -95,7 +115,7 @@ class _Steps(Function):
         return None, None, None, *same
 
 
-def _reference(problem: Problem) -> Any:
+def _reference(problem: Problem) -> Callable[..., tuple[Tensor, ...]]:
     """Return the steps in plain PyTorch, as a function of `Given` and the filters."""
 
     def steps(*inputs: Tensor) -> tuple[Tensor, ...]:

@@ -53,7 +53,7 @@ def slopes_kernel(read, notes, sizes, bounds, RULE: tl.constexpr, BLOCK: tl.cons
 
 
 @triton.jit
-def number_of(at, sizes, CHANNELS_LAST: tl.constexpr):
+def _number_of(at, sizes, CHANNELS_LAST: tl.constexpr):
     """Return the numbers of the regions at = (n, c, y, x) in the order of memory; the inverse of
     `place`."""
     n, c, y, x = at
@@ -63,9 +63,9 @@ def number_of(at, sizes, CHANNELS_LAST: tl.constexpr):
 
 
 @triton.jit
-def load_slopes(notes, at, holds, sizes, RULE: tl.constexpr):
+def _load_slopes(notes, at, holds, sizes, RULE: tl.constexpr):
     """Load the slopes of the regions at = (n, c, y, x)."""
-    note = notes + number_of(at, sizes, RULE.channels_last)
+    note = notes + _number_of(at, sizes, RULE.channels_last)
     numbers = ()
     for _ in tl.static_range(12):
         numbers += (tl.load(note, mask=holds, other=0),)
@@ -124,7 +124,7 @@ def gather_kernel(read, written, notes, sizes, cells, RULE: tl.constexpr, BLOCK:
                             total += tl.where(holds, v.p * w_y * w_x, 0.0)
                         added += (total,)
             else:
-                slopes = load_slopes(notes, at, holds, sizes, RULE)
+                slopes = _load_slopes(notes, at, holds, sizes, RULE)
                 for e in tl.static_range(TY):
                     for f in tl.static_range(TX):
                         total = totals[e * TX + f]

@@ -44,20 +44,20 @@ def holds(z: Tensor) -> bool:
     return z.dtype in DTYPES and z.is_contiguous() and z.numel() < LARGEST
 
 
-def backward_block(z: Tensor) -> int:
+def _backward_block(z: Tensor) -> int:
     """Return the regions of one program, backward: more would need more registers than there
     are."""
     return 128 if z.element_size() == 4 else 256
 
 
 @triton.jit
-def region_index(BLOCK: tl.constexpr):
+def _region_index(BLOCK: tl.constexpr):
     """Return the numbers of the regions of a program, in the order of memory."""
     return tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
 
 
 @triton.jit
-def row_pair(index, width):
+def _row_pair(index, width):
     """Return where the upper two elements of each region are, [BLOCK, 2]; the lower two are 2 width
     further on. A row of regions has 4 width elements, of which region (y, x) has skipped 4 x."""
     first = 4 * index - 2 * (index % width)
@@ -67,7 +67,7 @@ def row_pair(index, width):
 @triton.jit
 def elements(z, index, live, width):
     """Return the elements a b of the upper and c d of the lower row of each region."""
-    at = row_pair(index, width)
+    at = _row_pair(index, width)
     upper = tl.load(z + at, mask=live[:, None], other=0).to(tl.float32)
     lower = tl.load(z + at + 2 * width, mask=live[:, None], other=0).to(tl.float32)
     a, b = tl.split(upper)
@@ -89,7 +89,7 @@ def strengths(a, b, c, d, POWER: tl.constexpr):
 
 
 @triton.jit
-def fit_axis(first, second, total, empty, low: tl.constexpr, high: tl.constexpr):
+def _fit_axis(first, second, total, empty, low: tl.constexpr, high: tl.constexpr):
     """μ, γ and the variance along an axis, from the strengths of its halves at ∓½."""
     share = first / total
     other = second / total
@@ -115,13 +115,13 @@ def pair_fit_pool(
 
     The bounds are constants: torch.compile would pass numbers in double precision, in which γ is
     computed in another way than its derivative."""
-    index = region_index(BLOCK)
+    index = _region_index(BLOCK)
     live = index < count
     a, b, c, d = elements(z, index, live, width)
     largest, s_a, s_b, s_c, s_d = strengths(a, b, c, d, POWER)
     total = or_one(s_a + s_b + s_c + s_d)
-    mu_y, gamma_y, _ = fit_axis(s_a + s_b, s_c + s_d, total, largest == 0, LOW, HIGH)
-    mu_x, gamma_x, _ = fit_axis(s_a + s_c, s_b + s_d, total, largest == 0, LOW, HIGH)
+    mu_y, gamma_y, _ = _fit_axis(s_a + s_b, s_c + s_d, total, largest == 0, LOW, HIGH)
+    mu_x, gamma_x, _ = _fit_axis(s_a + s_c, s_b + s_d, total, largest == 0, LOW, HIGH)
     y_0, y_1 = pair_weights(mu_y, gamma_y)
     x_0, x_1 = pair_weights(mu_x, gamma_x)
     pooled = y_0 * (x_0 * a + x_1 * b) + y_1 * (x_0 * c + x_1 * d)
@@ -145,15 +145,15 @@ def pair_fit_pool_backward(
         ∇z = ∇p w + r (k + a_y y + b_y y² + a_x x + b_x x²)
 
     with r the derivative of its strength (`triton_region.contribution`)."""
-    index = region_index(BLOCK)
+    index = _region_index(BLOCK)
     live = index < count
     a, b, c, d = elements(z, index, live, width)
     g = tl.load(d_p + index, mask=live, other=0).to(tl.float32)
     largest, s_a, s_b, s_c, s_d = strengths(a, b, c, d, POWER)
     total = or_one(s_a + s_b + s_c + s_d)
     empty = largest == 0
-    mu_y, gamma_y, v_y = fit_axis(s_a + s_b, s_c + s_d, total, empty, LOW, HIGH)
-    mu_x, gamma_x, v_x = fit_axis(s_a + s_c, s_b + s_d, total, empty, LOW, HIGH)
+    mu_y, gamma_y, v_y = _fit_axis(s_a + s_b, s_c + s_d, total, empty, LOW, HIGH)
+    mu_x, gamma_x, v_x = _fit_axis(s_a + s_c, s_b + s_d, total, empty, LOW, HIGH)
     y_0, y_1 = pair_weights(mu_y, gamma_y)
     x_0, x_1 = pair_weights(mu_x, gamma_x)
     # the slopes of p by μ and γ of each axis, from the elements pooled along the other
@@ -178,7 +178,7 @@ def pair_fit_pool_backward(
     d_b = g * y_0 * x_1 + strength_slope(b / largest, POWER) * (row_0 + column_1)
     d_c = g * y_1 * x_0 + strength_slope(c / largest, POWER) * (row_1 + column_0)
     d_d = g * y_1 * x_1 + strength_slope(d / largest, POWER) * (row_1 + column_1)
-    at = row_pair(index, width)
+    at = _row_pair(index, width)
     tl.store(d_z + at, tl.join(d_a, d_b), mask=live[:, None])
     tl.store(d_z + at + 2 * width, tl.join(d_c, d_d), mask=live[:, None])
 
@@ -201,7 +201,7 @@ def launch_fit_pool(z: Tensor, p: Tensor, fit: MomentFit) -> None:
 def launch_fit_pool_backward(z: Tensor, d_p: Tensor, d_z: Tensor, fit: MomentFit) -> None:
     """∇z of maps z that are supported."""
     count = d_p.numel()
-    block = backward_block(z)
+    block = _backward_block(z)
     pair_fit_pool_backward[(triton.cdiv(count, block),)](
         z,
         d_p.contiguous(),
@@ -235,7 +235,7 @@ def pair_pool_backward(z: Tensor, d_p: Tensor, low: float, high: float, power: i
     d_z = torch.empty_like(z)
     d_p = d_p.contiguous()
     count = d_p.numel()
-    block = backward_block(z)
+    block = _backward_block(z)
     wrap_triton(pair_fit_pool_backward)[(triton.cdiv(count, block),)](
         z, d_p, d_z, d_p.shape[3], count, LOW=low, HIGH=high, POWER=power, BLOCK=block
     )

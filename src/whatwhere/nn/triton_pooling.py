@@ -139,7 +139,7 @@ def launch(
     theta = read.mu is not None or written.mu is not None
     how = describe(operation, regions, z.shape[0], plain.channels_last(z), theta, fit.power)
     if how.pairs and triton_pairs.holds(z):
-        return launch_pairs(read, written, fit)
+        return _launch_pairs(read, written, fit)
     bounds = float(fit.gamma_min), float(fit.gamma_max)
     source = memory_of(read, z)
     target = memory_of(written, z)
@@ -153,7 +153,7 @@ def launch(
         pooling_kernel[programs](source, target, sizes, bounds, RULE=how.rule, BLOCK=BLOCK)
 
 
-def launch_pairs(read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
+def _launch_pairs(read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
     """`fit_pool`, or its derivative, in regions of 2 × 2."""
     z = read.z
     assert z is not None

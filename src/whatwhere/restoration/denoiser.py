@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from safetensors.torch import load
 from torch import Tensor
 
+from whatwhere.html import notebook_strip
 from whatwhere.restoration.fill import fill_in
 from whatwhere.restoration.planes import Progress, Restore
 from whatwhere.restoration.settings import RestorationSpec
@@ -92,6 +93,20 @@ class Denoiser:
     levels: Tensor
     threshold: Tensor
     gain: Tensor
+
+    def __repr__(self) -> str:
+        (groups, patch, maps), (levels, steps, _) = self.analysis.shape, self.threshold.shape
+        return (
+            f"Denoiser({steps} steps, {groups} × {maps} filters of {patch} values, {levels} noise"
+            f" levels; {str(self.dtype).removeprefix('torch.')}, {self.device})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the twelve strongest filters of the synthesis, under the line of `repr`."""
+        side = math.isqrt(self.synthesis.shape[1])
+        strongest = self.synthesis.square().sum(1).topk(12).indices
+        filters = self.synthesis[strongest].reshape(-1, 1, side, side)
+        return notebook_strip(repr(self), list(0.5 + 0.5 * filters / filters.abs().amax()))
 
     @property
     def device(self) -> torch.device:

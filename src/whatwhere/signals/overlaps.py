@@ -20,7 +20,7 @@ from whatwhere.model.events import Events
 
 NEAR = 2  # samples around an event's time at which waveforms are tried
 FAINT = 0.1  # share of a waveform's largest value; smaller values cover nothing
-RIDGE = 1e-10  # of a waveform's energy, for the fit of amplitudes: two may have one shape
+_RIDGE = 1e-10  # of a waveform's energy, for the fit of amplitudes: two may have one shape
 
 
 class Stretch(NamedTuple):
@@ -397,7 +397,7 @@ class Taken:
         gram[:, :, -1] = products
         self.gram = gram
         # a group that takes one now has taken one in every round, so its gram is full
-        equations = gram[group] + RIDGE * np.eye(self.rounds)
+        equations = gram[group] + _RIDGE * np.eye(self.rounds)
         self.amplitude[group] = np.linalg.solve(equations, self.product[group, :, None])[:, :, 0]
 
     def left(self) -> np.ndarray:

@@ -6,7 +6,7 @@ before they are learned.
     waveforms  how long they are, and how many (`signals.waveforms`)
     λ          leaves out what is small in comparison with the usual event
 
-The constants were chosen on the simulated recordings of benchmarks/signals/simulated_recordings.py,
+The settings were chosen on the simulated recordings of benchmarks/signals/simulated_recordings.py,
 mostly with other seeds than the benchmark's, although its recordings were also used early on, and
 on those real recordings that benchmarks/signals/real_recordings.py names.
 """
@@ -22,9 +22,8 @@ from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.rhythm import RhythmSettings, regularity
 from whatwhere.signals.waveforms import (
-    LEAST,
     MEDIAN_OF_NORMAL,
-    PEAK,
+    PEAKS,
     Extent,
     Peaks,
     Pieces,
@@ -40,33 +39,47 @@ from whatwhere.signals.waveforms import (
 )
 from whatwhere.spec import InputSpec
 
-# How much is read together
-_BLOCK = 1 << 16  # samples of a block that pieces are read from
-SAMPLE = 1 << 17  # samples that settings are chosen from
 
-# The baseline and the extent of the waveforms
-LENGTHS = (12, 24, 48, 96, 192, 384)  # lengths of waveforms that are tried
-NO_PEAKS = Peaks(Extent(32, 31), PEAK)  # where no event shows the length of a waveform
-LONGEST_SPAN = 4096  # samples of a baseline
-SPANS = 4  # lengths of a waveform in the span of the baseline
-CONTRAST = 10.0  # a baseline that leaves this contrast is good enough, and so is
-NEARLY = 0.93  # one that leaves this share of the best contrast
-PART = 0.5  # share of the events' length; shorter waveforms get a warning
-AGAIN = 2  # times that the extent is found with its own baseline
+@dataclass(frozen=True)
+class ChoiceSettings:
+    """How the settings of a recording are chosen.
 
-# The channels
-UNEQUAL = 10.0  # times the deviation of another channel: the other one hardly counts
+    block         samples of a block that pieces are read from
+    sample        samples that the baseline, the hum and the extent are chosen from
+    lengths       lengths of waveforms that are tried
+    longest_span  samples of a baseline
+    spans         lengths of a waveform in the span of the baseline
+    contrast      a baseline that leaves this contrast is good enough, and so is
+    nearly        one that leaves this share of the best contrast
+    part          share of the events' length; shorter waveforms get a warning
+    again         times that the extent is found with its own baseline
+    unequal       times the deviation of another channel: the other one hardly counts
+    mains         Hz
+    line          the power of the mains is at least this many times the median power near it
+    clear         deviations of the noise: one or two such peaks are events
+    noise         an event's coefficients exceed this many deviations of the noise, and
+    small         this share of those of the smallest waveform; both choose λ
+    """
 
-# The hum
-MAINS = (50.0, 60.0)  # Hz
-LINE = 100.0  # the power of the mains is at least this many times the median power near it
+    block: int = 1 << 16
+    sample: int = 1 << 17
+    lengths: tuple[int, ...] = (12, 24, 48, 96, 192, 384)
+    longest_span: int = 4096
+    spans: int = 4
+    contrast: float = 10.0
+    nearly: float = 0.93
+    part: float = 0.5
+    again: int = 2
+    unequal: float = 10.0
+    mains: tuple[float, ...] = (50.0, 60.0)
+    line: float = 100.0
+    clear: float = 8.0
+    noise: float = 4.0
+    small: float = 0.35
 
-# Without events
-CLEAR = 8.0  # standard deviations of the noise: one or two such peaks are events
 
-# λ
-NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
-SMALL = 0.35  # this share of those of the smallest waveform
+_SETTINGS = ChoiceSettings()
+_NO_PEAKS = Peaks(Extent(32, 31), PEAKS.peak)  # where no event shows the length of a waveform
 
 
 class NoEvents(ImageError):
@@ -74,16 +87,17 @@ class NoEvents(ImageError):
 
     name    the recording
     events  how many peaks exceed the noise
+    clear   deviations of the noise from which one peak is an event
     """
 
-    def __init__(self, name: str, events: int) -> None:
+    def __init__(self, name: str, events: int, clear: float = _SETTINGS.clear) -> None:
         self.name = name
         self.events = events
         super().__init__(
             f"{name} has no events to learn waveforms from: {plural(events, 'peak')} of it"
-            f" {'exceeds' if events == 1 else 'exceed'} {PEAK:g} standard deviations of the noise,"
-            f" as in noise alone; expected at least {LEAST} more than noise has, or one of"
-            f" {CLEAR:g} deviations. Check the recording, or learn from it without events:"
+            f" {'exceeds' if events == 1 else 'exceed'} {PEAKS.peak:g} standard deviations of the"
+            f" noise, as in noise alone; expected at least {PEAKS.least} more than noise has, or"
+            f" one of {clear:g} deviations. Check the recording, or learn from it without events:"
             " --recipe signals."
         )
 
@@ -105,7 +119,11 @@ class RecordingSettings:
 
 
 def choose_settings(
-    signals: Signals, waveforms: int | None = None, length: int | None = None, seed: int = 0
+    signals: Signals,
+    waveforms: int | None = None,
+    length: int | None = None,
+    seed: int = 0,
+    settings: ChoiceSettings = _SETTINGS,
 ) -> RecordingSettings:
     """Return the input stage and the waveforms for signals.
 
@@ -115,23 +133,23 @@ def choose_settings(
     Raises NoEvents if no event stands out from the noise.
     """
     # windows show less of slow events and of the drift
-    x = sample_of(signals.recorded_as or signals)
+    x = sample_of(signals.recorded_as or signals, settings)
     if not _varies(x):
         raise NoEvents(signals.name, 0)
-    hum = find_hum(x, signals.rate)
-    seen = choose_extent(x, hum)
+    hum = find_hum(x, signals.rate, settings)
+    seen = choose_extent(x, hum, settings)
     extent = seen.extent
     if length is not None:
-        warn_of_short(length, seen, signals.rate)
+        warn_of_short(length, seen, signals.rate, settings)
         extent = extent.with_length(length)
-    span = min(SPANS * extent.length, LONGEST_SPAN)
+    span = min(settings.spans * extent.length, settings.longest_span)
     stage = InputSpec(kind="baseline", span=span, hum=hum)
     v = remove_baseline(x, span, hum)
-    warn_of_unequal_channels(v, signals.channel_names)
+    warn_of_unequal_channels(v, signals.channel_names, settings)
     pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least)
     clearest = (pieces.values / pieces.deviations).abs().amax() if len(pieces.at) else 0
-    if len(pieces.at) < peaks_of_noise(pieces.seen) + LEAST and clearest < CLEAR:
-        raise NoEvents(signals.name, len(pieces.at))
+    if len(pieces.at) < peaks_of_noise(pieces.seen) + PEAKS.least and clearest < settings.clear:
+        raise NoEvents(signals.name, len(pieces.at), settings.clear)
     found = find_waveforms(pieces, waveforms, seed)
     if regularity(pieces.at.double().numpy()) < RhythmSettings().regular:
         weak = WeakPeaks.of(found.shapes, v, extent, seen.least)
@@ -139,7 +157,7 @@ def choose_settings(
             pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least, weak)
             found = find_waveforms(pieces, waveforms, seed)
     words = in_words(signals, found, waveforms, span, hum)
-    return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes))
+    return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes, settings))
 
 
 def _varies(x: Tensor) -> bool:
@@ -155,6 +173,7 @@ def read_pieces(
     least: float,
     weak: WeakPeaks | None = None,
     settings: WaveformSettings | None = None,
+    choice: ChoiceSettings = _SETTINGS,
 ) -> Pieces:
     """Read pieces around peaks from the whole recording, block by block in an order that spreads
     over it, until there are enough.
@@ -166,8 +185,8 @@ def read_pieces(
     margin = (extent.length + 1) // 2
     wide = Extent(extent.before + margin, extent.after + margin)
     beyond = baseline_reach(stage.span, stage.hum) + wide.length
-    blocks = _blocks_of(signals)
-    deviations = deviations_of(remove_baseline(sample_of(signals), stage.span, stage.hum))
+    blocks = _blocks_of(signals, choice.block)
+    deviations = deviations_of(remove_baseline(sample_of(signals, choice), stage.span, stage.hum))
     values = []
     places = []
     count = 0
@@ -175,7 +194,7 @@ def read_pieces(
     length = signals.shape[2]
     for row, first in blocks:
         begin = max(0, first - beyond)
-        last = min(first + _BLOCK, length)
+        last = min(first + choice.block, length)
         x = signals.recording(row)[:, :, begin : min(last + beyond, length)][:, 0]
         # pieces may reach beyond the ends
         v = F.pad(remove_baseline(x, stage.span, stage.hum), (wide.before, wide.after))
@@ -197,20 +216,22 @@ def read_pieces(
     return Pieces(torch.cat(values)[order], at, deviations, margin, seen)
 
 
-def _blocks_of(signals: Signals) -> list[tuple[int, int]]:
+def _blocks_of(signals: Signals, size: int) -> list[tuple[int, int]]:
     """Return the signal and the first sample of each block of a recording, in an order that spreads
     over it: the golden section leaves no part out for long."""
     count, length = len(signals), signals.shape[2]
-    blocks = [(row, first) for row in range(count) for first in range(0, length, _BLOCK)]
+    blocks = [(row, first) for row in range(count) for first in range(0, length, size)]
     golden = (5**0.5 - 1) / 2
     return sorted(blocks, key=lambda block: blocks.index(block) * golden % 1)
 
 
-def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
+def warn_of_short(
+    length: int, seen: Peaks, rate: float | None, settings: ChoiceSettings = _SETTINGS
+) -> None:
     """Warn about waveforms that hold only a part of the events of a recording: many events have the
     same part."""
     usual = seen.extent.length
-    if seen is not NO_PEAKS and length < PART * usual:
+    if seen is not _NO_PEAKS and length < settings.part * usual:
         warn(
             f"Waveforms of {shown_length(length, rate)} hold only a part of the events of this"
             f" recording, which last about {shown_length(usual, rate)}. Give a longer length"
@@ -218,12 +239,14 @@ def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
         )
 
 
-def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
+def warn_of_unequal_channels(
+    v: Tensor, names: tuple[str, ...] | None, settings: ChoiceSettings = _SETTINGS
+) -> None:
     """Warn if channels of signals [C, T] differ so much, by their units for example, that some
     hardly count: one reconstruction error is that of all channels."""
     deviations = (v - v.nanmean(1, keepdim=True)).square().nanmean(1).sqrt().nan_to_num(0)
     largest = int(deviations.argmax())
-    small = (deviations > 0) & (deviations * UNEQUAL < deviations[largest])
+    small = (deviations > 0) & (deviations * settings.unequal < deviations[largest])
     if not small.any():
         return
     shown = [f"channel {name}" for name in names or range(len(v))]
@@ -236,7 +259,7 @@ def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
     )
 
 
-def choose_lam(v: Tensor, sizes: Tensor) -> float:
+def choose_lam(v: Tensor, sizes: Tensor, settings: ChoiceSettings = _SETTINGS) -> float:
     """Return the λ whose penalty leaves out noise, and what is small in comparison with the
     smallest waveform: in a recording with little noise, the differences between events and their
     waveform.
@@ -244,10 +267,10 @@ def choose_lam(v: Tensor, sizes: Tensor) -> float:
     v      signals [C, T]
     sizes  the usual amplitude of each waveform
     """
-    return 1 / max(NOISE * white_noise(v), SMALL * float(sizes.min()))
+    return 1 / max(settings.noise * white_noise(v), settings.small * float(sizes.min()))
 
 
-def choose_extent(x: Tensor, hum: float) -> Peaks:
+def choose_extent(x: Tensor, hum: float, settings: ChoiceSettings = _SETTINGS) -> Peaks:
     """Return the extent of the waveforms of signals [C, T].
 
     It belongs to the longest baseline that leaves enough contrast; a longer one would leave the
@@ -255,25 +278,26 @@ def choose_extent(x: Tensor, hum: float) -> Peaks:
     baseline that is nearly the best is taken. It may remove parts of waveforms, so the extent is
     found again with the baseline that belongs to it.
     """
-    longest = min(LENGTHS[-1], x.shape[1] // 4)
-    clean = [remove_baseline(x, SPANS * length, hum) for length in LENGTHS if length <= longest]
+    longest = min(settings.lengths[-1], x.shape[1] // 4)
+    lengths = [length for length in settings.lengths if length <= longest]
+    clean = [remove_baseline(x, settings.spans * length, hum) for length in lengths]
     if not clean:
-        return NO_PEAKS
+        return _NO_PEAKS
     contrasts = [contrast_of(v) for v in clean]
     best = max(contrasts)
-    enough = min(CONTRAST, NEARLY * best)
+    enough = min(settings.contrast, settings.nearly * best)
     good = [v for v, contrast in zip(clean, contrasts, strict=True) if contrast >= enough]
-    v = good[-1] if best > CONTRAST else good[0]
+    v = good[-1] if best > settings.contrast else good[0]
     found = find_extent(v, longest)
-    for _ in range(AGAIN):
+    for _ in range(settings.again):
         if found is None:
-            return NO_PEAKS
+            return _NO_PEAKS
         near = min(2 * found.extent.length, longest)
-        again = find_extent(remove_baseline(x, SPANS * near, hum), longest)
+        again = find_extent(remove_baseline(x, settings.spans * near, hum), longest)
         if again is None or again.extent == found.extent:
             break
         found = again
-    return found or NO_PEAKS
+    return found or _NO_PEAKS
 
 
 def contrast_of(v: Tensor) -> float:
@@ -317,14 +341,14 @@ def shown_length(samples: int, rate: float | None) -> str:
     return f"{samples:,} samples ({time})"
 
 
-def sample_of(signals: Signals) -> Tensor:
-    """At most SAMPLE samples of signals, [C, T]: the middle of the first one, or as many signals as
-    that, with gaps between them."""
+def sample_of(signals: Signals, settings: ChoiceSettings = _SETTINGS) -> Tensor:
+    """Return samples of signals that settings are chosen from, [C, T]: the middle of the first one,
+    or as many signals as that, with gaps between them."""
     count, channels, _, length = signals.pixels.shape
-    if length >= SAMPLE:
-        first = (length - SAMPLE) // 2
-        return signals.recording(0)[:, :, first : first + SAMPLE][:, 0]
-    rows = range(min(count, max(1, SAMPLE // length)))
+    if length >= settings.sample:
+        first = (length - settings.sample) // 2
+        return signals.recording(0)[:, :, first : first + settings.sample][:, 0]
+    rows = range(min(count, max(1, settings.sample // length)))
     gap = torch.full((channels, length // 2), torch.nan)
     parts = []
     for row in rows:
@@ -337,7 +361,7 @@ def sample_of(signals: Signals) -> Tensor:
 # What is subtracted -------------------------------------------------------------------------------
 
 
-def find_hum(x: Tensor, rate: float | None) -> float:
+def find_hum(x: Tensor, rate: float | None, settings: ChoiceSettings = _SETTINGS) -> float:
     """Return the frequency of the mains in signals [C, T], in cycles per sample; 0 where there is
     no line in the spectrum."""
     if rate is None or x.shape[1] < 64:
@@ -348,8 +372,8 @@ def find_hum(x: Tensor, rate: float | None) -> float:
     power = torch.fft.rfft(x * window).abs().square().sum(0)
     width = rate / x.shape[1]  # Hz of a line of the spectrum
     best = 0.0
-    strongest = LINE
-    for mains in MAINS:
+    strongest = settings.line
+    for mains in settings.mains:
         near = round(max(0.6, 2 * width) / width)
         wide = round(max(6.0, 20 * width) / width)
         centre = round(mains / width)

@@ -17,10 +17,10 @@ import numpy as np
 from whatwhere.errors import ImageError, printable, warn
 from whatwhere.files import open_regular, readable
 
-LARGEST_TABLE = 1 << 30  # bytes of a .csv file
-LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
-REMEDY = "save it as a UTF-8 text file, or as .npy"
-DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
+_LARGEST_TABLE = 1 << 30  # bytes of a .csv file
+_LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
+_REMEDY = "save it as a UTF-8 text file, or as .npy"
+_DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
 _UNITS = {
     1.0: ("s", "sec", "secs", "second", "seconds", "sekunden"),
     1e-3: ("ms", "msec", "msecs", "millisecond", "milliseconds"),
@@ -136,10 +136,10 @@ def read_table(path: Path) -> Table:
 
 def _read_text(path: Path) -> tuple[str, str]:
     """Return the text of a file, and its encoding."""
-    with open_regular(path) as file, readable(path, "table", REMEDY, ImageError):
+    with open_regular(path) as file, readable(path, "table", _REMEDY, ImageError):
         size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_TABLE:
-            raise ValueError(f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}")
+        if size > _LARGEST_TABLE:
+            raise ValueError(f"it has {size:,} bytes; expected at most {_LARGEST_TABLE:,}")
         content = file.read()
         encoding = _encoding(content)
         text = content.decode(encoding)
@@ -175,7 +175,7 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     fields = [field.strip() for field in lines[0].split(separator)]
     if not _are_numbers(fields, separator):
         return True
-    if not _counts_up(fields) or _mostly_integers(lines[1:LOOKED_AT], separator):
+    if not _counts_up(fields) or _mostly_integers(lines[1:_LOOKED_AT], separator):
         return False
     name = printable(path)
     if len(fields) == 1:
@@ -262,7 +262,7 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
 def _parts_of_numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
     """Return the digits before and after the comma in every line; empty if a line is not such a
     number."""
-    numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
+    numbers = [_DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
     parts = [(number[1], number[2]) for number in numbers if number is not None]
     return parts if len(parts) == len(numbers) else []
 

@@ -21,43 +21,68 @@ from torch import Tensor
 
 from whatwhere.signals.clusters import ClusterSettings, cluster_pieces
 
-# Noise and peaks
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
-WINDOW = 64  # samples in each window that the noise is measured in
-QUIET = 0.25  # share of the windows with less noise than the recording
-QUIET_OF_NORMAL = 0.91  # noise of these windows of white noise, as a share of its deviation
-PEAK = 5.0  # standard deviations of the noise that a peak exceeds
-BLOCKS = 32  # blocks of a recording; the median of their largest values is the usual largest value
-LARGE = 0.5  # share of the usual largest value; larger peaks show how long the waveforms are
 
-# The extent
-SHORTEST = 6  # samples to each side of a peak, to begin with
-GROWTH = 8  # times that the extent may grow
-COMMON = 0.1  # share of the peaks; rarer ones say nothing about the extent
-NEAREST = 0.1  # share of the distances between peaks that may be shorter than a waveform
-COHERENT = 0.25  # share of the power around peaks that their mean has within the waveform
-FAINT = 0.01  # share of the power at the peak; less is not part of the waveform
-ENOUGH = 500  # peaks to compare
-CERTAIN = 4.0  # standard deviations of a mean
-ROOM = 1.25  # length of a filter, in extents of the waveforms
-MOSTLY = 0.62  # share of the energy, and of the peaks; slow noise reaches 0.61 and 0.63
 
-LEAST = 3  # pieces of a waveform
+@dataclass(frozen=True)
+class PeakSettings:
+    """How the noise, peaks and the extent of waveforms are measured.
+
+    window           samples in each window that the noise is measured in
+    quiet            share of the windows with less noise than the recording
+    quiet_of_normal  noise of these windows of white noise, as a share of its deviation
+    peak             standard deviations of the noise that a peak exceeds
+    blocks           blocks of a recording; the median of their largest values is the usual largest
+    large            share of the usual largest value; larger peaks show how long the waveforms are
+    shortest         samples to each side of a peak, to begin with
+    growth           times that the extent may grow
+    common           share of the peaks; rarer ones say nothing about the extent
+    nearest          share of the distances between peaks that may be shorter than a waveform
+    coherent         share of the power around peaks that their mean has within the waveform
+    faint            share of the power at the peak; less is not part of the waveform
+    enough           peaks to compare
+    certain          standard deviations of a mean
+    room             length of a filter, in extents of the waveforms
+    mostly           share of the energy, and of the peaks, from which waveforms cover a recording;
+                     slow noise reaches 0.61 and 0.63
+    least            pieces of a waveform
+    """
+
+    window: int = 64
+    quiet: float = 0.25
+    quiet_of_normal: float = 0.91
+    peak: float = 5.0
+    blocks: int = 32
+    large: float = 0.5
+    shortest: int = 6
+    growth: int = 8
+    common: float = 0.1
+    nearest: float = 0.1
+    coherent: float = 0.25
+    faint: float = 0.01
+    enough: int = 500
+    certain: float = 4.0
+    room: float = 1.25
+    mostly: float = 0.62
+    least: int = 3
+
+
+PEAKS = PeakSettings()
 
 
 # Noise and peaks ----------------------------------------------------------------------------------
 
 
-def deviations_of(v: Tensor) -> Tensor:
+def deviations_of(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
     """Return the standard deviation of the noise of each channel of signals [C, T], [C, 1].
 
     It is measured in the quietest windows, by the median of each: the median of a whole recording
     measures the noise only if waveforms cover less than half of it.
     """
-    size = min(WINDOW, v.shape[1])
+    size = min(settings.window, v.shape[1])
     levels = v.abs().unfold(1, size, max(1, size // 2)).nanmedian(2).values / MEDIAN_OF_NORMAL
     levels = torch.where(levels > 0, levels, torch.nan)  # a sensor that is off has no noise
-    quiet = levels.nanquantile(QUIET, 1, keepdim=True) / QUIET_OF_NORMAL
+    quiet = levels.nanquantile(settings.quiet, 1, keepdim=True) / settings.quiet_of_normal
     return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
 
 
@@ -74,16 +99,16 @@ def white_noise(v: Tensor) -> float:
     return float(detail.nanmedian().nan_to_num(0)) / 6**0.5 / MEDIAN_OF_NORMAL
 
 
-def usual_largest(strength: Tensor) -> float:
+def usual_largest(strength: Tensor, settings: PeakSettings = PEAKS) -> float:
     """Return the largest value that a part of a recording usually has."""
-    size = max(1, len(strength) // BLOCKS)
+    size = max(1, len(strength) // settings.blocks)
     return float(strength.unfold(0, size, size).amax(1).median())
 
 
-def peaks_of_noise(values: int) -> int:
+def peaks_of_noise(values: int, settings: PeakSettings = PEAKS) -> int:
     """Return the number of peaks that this many values of white noise hardly exceed: the values
-    beyond PEAK that are expected, and three deviations of their number more."""
-    expected = values * math.erfc(PEAK / 2**0.5)
+    beyond settings.peak that are expected, and three deviations of their number more."""
+    expected = values * math.erfc(settings.peak / 2**0.5)
     return int(expected + 3 * expected**0.5)
 
 
@@ -103,7 +128,7 @@ class Extent(NamedTuple):
         return Extent(before, length - 1 - before)
 
 
-def find_peaks(strength: Tensor, extent: Extent, least: float = PEAK) -> Tensor:
+def find_peaks(strength: Tensor, extent: Extent, least: float = PEAKS.peak) -> Tensor:
     """Return the places of peaks that no waveform of a larger peak covers."""
     # a larger peak covers a place if it is at most `after` before it, or `before` after it
     padded = F.pad(strength[None, None], (extent.after, extent.before), value=-torch.inf)
@@ -118,12 +143,13 @@ class WeakSettings:
     filters  waveforms whose course over time is a filter, at most
     fewest   samples far from larger events that show the noise
     tail     deviation of the noise by its 95th percentile, as a multiple of that by its median, up
-             to which it is normal: drifts that a baseline leaves reach 1.2 to 2
+             to which it is normal: drifts that a baseline leaves reach 1.6 to 1.9, and the ends of
+             larger events 1.2
     """
 
     filters: int = 8
     fewest: int = 4096
-    tail: float = 1.15
+    tail: float = 1.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +161,7 @@ class WeakPeaks:
                 length each
     levels      standard deviation of what each finds in the noise of each channel, [C, M, 1]
     extent      of the waveforms
-    least       the smallest strength over all channels: as rare in noise as a peak above PEAK
+    least       the smallest strength over all channels: as rare in noise as a peak
     """
 
     filters: Tensor
@@ -175,7 +201,7 @@ class WeakPeaks:
         channels = len(v)
         # a quantile of the sum of squares, by Wilson and Hilferty
         spread = 2 / (9 * channels)
-        least = (channels * (1 - spread + PEAK * spread**0.5) ** 3) ** 0.5
+        least = (channels * (1 - spread + PEAKS.peak * spread**0.5) ** 3) ** 0.5
         return cls(filters[normal], levels[:, normal], extent, least)
 
     def find(self, scaled: Tensor, loud: Tensor) -> Tensor:
@@ -210,7 +236,7 @@ class Peaks(NamedTuple):
     least: float
 
 
-def find_extent(v: Tensor, longest: int) -> Peaks | None:
+def find_extent(v: Tensor, longest: int, settings: PeakSettings = PEAKS) -> Peaks | None:
     """Return how far the waveforms of signals [C, T] reach around their peaks, at most `longest`
     samples in all; None without peaks.
 
@@ -219,28 +245,30 @@ def find_extent(v: Tensor, longest: int) -> Peaks | None:
     explains most of the recording.
     """
     strength = strength_of(v)
-    large = LARGE * usual_largest(strength)
-    if large < PEAK:
-        extent = grow_extent(v, strength, large, longest)
-        if extent is not None and covers(v, strength, extent, large):
+    large = settings.large * usual_largest(strength, settings)
+    if large < settings.peak:
+        extent = grow_extent(v, strength, large, longest, settings)
+        if extent is not None and covers(v, strength, extent, large, settings):
             return Peaks(extent, large)
-    extent = grow_extent(v, strength, max(PEAK, large), longest)
-    return None if extent is None else Peaks(extent, PEAK)
+    extent = grow_extent(v, strength, max(settings.peak, large), longest, settings)
+    return None if extent is None else Peaks(extent, settings.peak)
 
 
-def grow_extent(v: Tensor, strength: Tensor, least: float, longest: int) -> Extent | None:
+def grow_extent(
+    v: Tensor, strength: Tensor, least: float, longest: int, settings: PeakSettings = PEAKS
+) -> Extent | None:
     """Return the extent of waveforms around peaks of at least this strength; None with too few of
     them.
 
     Peaks inside of a waveform count as peaks until its extent is known, so that it grows in steps.
     """
-    extent = Extent(SHORTEST, SHORTEST)
-    fewest = LEAST + (peaks_of_noise(v.numel()) if least >= PEAK else 0)
-    for _ in range(GROWTH):
+    extent = Extent(settings.shortest, settings.shortest)
+    fewest = settings.least + (peaks_of_noise(v.numel(), settings) if least >= settings.peak else 0)
+    for _ in range(settings.growth):
         peaks = large_peaks(strength, extent, least)
         if len(peaks) < fewest:
             return None
-        grown = coherent_extent(v, peaks, longest)
+        grown = coherent_extent(v, peaks, longest, settings)
         if grown == extent:
             break
         extent = grown
@@ -260,32 +288,41 @@ def large_peaks(strength: Tensor, extent: Extent, least: float) -> Tensor:
     return peaks[strength[peaks].float() >= largest[stretch]]
 
 
-def coherent_extent(v: Tensor, peaks: Tensor, longest: int) -> Extent:
+def coherent_extent(
+    v: Tensor, peaks: Tensor, longest: int, settings: PeakSettings = PEAKS
+) -> Extent:
     """Return the samples around peaks that are alike, among peaks of one channel and one sign."""
     kinds = kinds_of(v, peaks)
-    fewest = max(LEAST, COMMON * len(peaks))
+    fewest = max(settings.least, settings.common * len(peaks))
     extent = Extent(1, 1)
     for kind in kinds.unique():
         own = peaks[kinds == kind]
         if len(own) < fewest:
             continue
         # a waveform has no room for the next peak
-        room = max(3, min(longest, int(own.diff().double().quantile(NEAREST))))
-        part = densest(coherent_power(v, own, room), room)
-        part = part.with_length(min(room, round(ROOM * part.length)))
+        room = max(3, min(longest, int(own.diff().double().quantile(settings.nearest))))
+        part = densest(coherent_power(v, own, room, settings), room)
+        part = part.with_length(min(room, round(settings.room * part.length)))
         extent = Extent(max(extent.before, part.before), max(extent.after, part.after))
     return extent
 
 
-def covers(v: Tensor, strength: Tensor, extent: Extent, least: float) -> bool:
+def covers(
+    v: Tensor, strength: Tensor, extent: Extent, least: float, settings: PeakSettings = PEAKS
+) -> bool:
     """Tell whether waveforms cover a recording: most peaks are large, those of noise have all
     sizes, and what is around large ones explains most of it."""
     peaks = find_peaks(strength, extent, least)
     count = len(find_peaks(strength, extent, 0.0))
-    return len(peaks) > MOSTLY * count and explained_share(v, peaks, extent) > MOSTLY
+    return (
+        len(peaks) > settings.mostly * count
+        and explained_share(v, peaks, extent, settings) > settings.mostly
+    )
 
 
-def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
+def explained_share(
+    v: Tensor, peaks: Tensor, extent: Extent, settings: PeakSettings = PEAKS
+) -> float:
     """Return the share of the energy of signals that the mean around peaks explains."""
     kinds = kinds_of(v, peaks)
     reach = max(extent)
@@ -293,7 +330,7 @@ def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
     explained = 0.0
     for kind in kinds.unique():
         own = peaks[kinds == kind]
-        power = coherent_power(v, own, reach)
+        power = coherent_power(v, own, reach, settings)
         explained += len(own) * float(power[inside].sum())
     return explained / max(float(v.square().nansum()), 1e-300)
 
@@ -306,9 +343,9 @@ def kinds_of(v: Tensor, peaks: Tensor) -> Tensor:
     return 2 * channel + positive
 
 
-def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
+def coherent_power(v: Tensor, peaks: Tensor, reach: int, settings: PeakSettings = PEAKS) -> Tensor:
     """Return the power of the mean around peaks, [2 reach + 1]; 0 where pieces are not alike."""
-    peaks = peaks[:: max(1, len(peaks) // ENOUGH)]
+    peaks = peaks[:: max(1, len(peaks) // settings.enough)]
     padded = F.pad(v, (reach, reach), value=torch.nan)
     pieces = padded.unfold(1, 2 * reach + 1, 1)[:, peaks]  # [C, n, 2 reach + 1]
     known = (~pieces.isnan()).sum(1)
@@ -319,11 +356,11 @@ def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
     # the mean of n values that have nothing in common has the power 1/n
     chance = 1 / known.clamp(min=2)
     common = (mean.square() - chance * square).sum(0)
-    alike = common > COHERENT * ((1 - chance) * square).sum(0)
+    alike = common > settings.coherent * ((1 - chance) * square).sum(0)
 
     variance = (square - mean.square()).clamp(min=0)
-    certain = power > CERTAIN**2 * (variance * chance).sum(0)
-    visible = power > FAINT * power[reach]
+    certain = power > settings.certain**2 * (variance * chance).sum(0)
+    visible = power > settings.faint * power[reach]
     seen_twice = (known >= 2).any(0)
     return torch.where(alike & certain & visible & seen_twice, power, 0)
 
@@ -360,14 +397,12 @@ def unit(waveforms: Tensor) -> Tensor:
     return waveforms / norm[:, None, None]
 
 
-FINE = 4  # shifts in a sample
-
-
 def likeness(a: Tensor, b: Tensor) -> Tensor:
     """Return the largest correlation of waveforms [m, C, K] and [n, C, K] of unit length over
     shifts by at most half of it, [m, n]."""
-    fine_a = unit(F.interpolate(a, scale_factor=FINE, mode="linear"))
-    fine_b = unit(F.interpolate(b, scale_factor=FINE, mode="linear"))
+    fine = 4  # shifts in a sample
+    fine_a = unit(F.interpolate(a, scale_factor=fine, mode="linear"))
+    fine_b = unit(F.interpolate(b, scale_factor=fine, mode="linear"))
     return F.conv1d(fine_a, fine_b, padding=fine_a.shape[2] // 2).amax(2)
 
 
@@ -467,7 +502,9 @@ def find_waveforms(
         kinds.append(_Kind(_mean_of(pieces, own, shift), at[own] + shift))
     kinds.sort(key=lambda kind: -kind.count)
 
-    fewest = max(LEAST, round(settings.rare * len(at)), round(math.log2(max(1, len(at))) / 2))
+    # the more pieces there are, the more of them are alike by chance
+    by_chance = math.ceil(math.log2(max(1, len(at))) / 2)
+    fewest = max(PEAKS.least, round(settings.rare * len(at)), by_chance)
     common = [kind for kind in kinds if kind.count >= fewest] or kinds[:1]
     reach = pieces.values.shape[2] - 2 * pieces.margin
     whole = [kind for kind in common if not _is_echo(kind, common, reach, settings.echoes)]

@@ -10,15 +10,22 @@ from whatwhere.views.edges import Edges
 from whatwhere.views.given import Given
 from whatwhere.views.network import Network
 from whatwhere.views.onnx_file import OnnxFile
+from whatwhere.views.patterns import Patterns
 from whatwhere.views.view import MapView, View
 
 OWN = "own"
 """The word for the features that are learned from the pictures."""
 
-NAMED: dict[str, Callable[[], MapView]] = {"colour": Colour, "edges": Edges, "network": Network}
+NAMED: dict[str, Callable[[], MapView]] = {
+    "colour": Colour,
+    "edges": Edges,
+    "patterns": Patterns,
+    "network": Network,
+}
 
 GivenView = str | Path | View | FeatureMaps
-"""A name ('colour', 'edges', 'network'), an ONNX file, a view, or a callable to maps."""
+"""A name ('colour', 'edges', 'patterns', 'network'), an ONNX file, a view, or a callable to
+maps."""
 
 
 def as_view(given: GivenView) -> View:
@@ -61,7 +68,7 @@ def as_views(given: Sequence[GivenView]) -> list[MapView]:
 
 
 def usual_views() -> Sequence[MapView]:
-    """Return the views that are used next to the learned features: colour and edges, and the
-    network if it is installed."""
-    plain: list[MapView] = [Colour(), Edges()]
+    """Return the views that are used next to the learned features: colour, edges and
+    patterns, and the network if it is installed."""
+    plain: list[MapView] = [Colour(), Edges(), Patterns()]
     return [*plain, Network()] if Network.is_installed() else plain

@@ -50,7 +50,7 @@ class Colour(MapView):
         if v.shape[1] != 3:
             parts = [_memberships(channel, self.grey) for channel in v.clamp(0, 1).unbind(1)]
             return [torch.cat(parts, 1) / v.shape[1]]
-        mixed = torch.einsum("oc,nchw->nohw", v.new_tensor(_OPPONENT), v)
+        mixed = opponent(v)
         bright = _memberships(mixed[:, 0].clamp(0, 1), self.brightness)
         red = _memberships((0.5 + self.contrast * mixed[:, 1]).clamp(0, 1), self.hues)
         blue = _memberships((0.5 + self.contrast * mixed[:, 2]).clamp(0, 1), self.hues)
@@ -62,6 +62,11 @@ class Colour(MapView):
         (shares,) = maps
         parts = [F.adaptive_avg_pool2d(shares, cells).flatten(1).sqrt() for cells in self.cells]
         return torch.cat([F.normalize(part, dim=1) for part in parts], 1).float().cpu()
+
+
+def opponent(pictures: Tensor) -> Tensor:
+    """Return brightness, red against green, and yellow against blue of pictures [n, 3, h, w]."""
+    return torch.einsum("oc,nchw->nohw", pictures.new_tensor(_OPPONENT), pictures)
 
 
 def _memberships(values: Tensor, bins: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.files import readable, untrusted
 from whatwhere.views.view import MapView
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ class OnnxFile(MapView):
         v = (_fitted(pictures, wanted.shape) - self.mean) / self.deviation
         batch = wanted.shape[0]
         parts = v.split(batch if isinstance(batch, int) else len(v))
-        found = [session.run(None, {wanted.name: part.numpy()})[0] for part in parts]
-        values = torch.cat([torch.as_tensor(part).float() for part in found])
+        remedy = "export it with one input, pictures [n, C, h, w] in float32"
+        with readable(Path(self.file), "network of pictures", remedy, ImageError), untrusted():
+            found = [session.run(None, {wanted.name: part.numpy()})[0] for part in parts]
+            values = torch.cat([torch.as_tensor(part).float() for part in found])
         if values.ndim == 2:
             values = values[:, :, None, None]
         if values.ndim != 4 or len(values) != len(pictures):
@@ -59,6 +62,8 @@ class OnnxFile(MapView):
                 f"{self.file} returned {tuple(values.shape)} for pictures"
                 f" {tuple(pictures.shape)}; expected [n, D, h, w] or [n, D]."
             )
+        if not values.isfinite().all():
+            raise ImageError(f"{self.file} returned NaN or infinite values; expected finite ones.")
         return [values]
 
 
@@ -86,4 +91,5 @@ def _session(file: str) -> "onnxruntime.InferenceSession":
         import onnxruntime
     except ImportError:
         raise MissingExtra("onnxruntime", "a view from an ONNX file") from None
-    return onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    with readable(Path(file), "ONNX file", "export the network again", ImageError), untrusted():
+        return onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])

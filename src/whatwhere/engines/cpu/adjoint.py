@@ -136,7 +136,7 @@ def pull_back(source: str) -> Callable[..., None]:
                 for k in range(1, len(layers)):
                     if not layers[k].unpooled:
                         compute_weights(memory, layers[k])
-                pull_back_features(
+                _pull_back_features(
                     memory,
                     (top, mirror[len(layers) - 1]),
                     config,
@@ -151,20 +151,20 @@ def pull_back(source: str) -> Callable[..., None]:
                         share = config.lam * schedule[t - 1, 1 + k]
                         rate = share * tape.rates[n] if layers[k].updates_pooling else 0.0
                         step = PoolingStep(rate, config.gamma_min, config.gamma_max)
-                        slope = pull_back_pooling(memory, pair, step, k == len(layers) - 1)
+                        slope = _pull_back_pooling(memory, pair, step, k == len(layers) - 1)
                         if layers[k].updates_pooling:
                             sums.steps[t - 1, 2 + k] -= config.lam * tape.rates[n] * slope
                             sums.rates[n] -= share * slope
                         if t == 1 and layers[k].fit == MOMENTS:
                             scale = scales[k - 1], sums.scales[k - 1]
-                            pull_back_fit(memory, pair, config, scale)
+                            _pull_back_fit(memory, pair, config, scale)
                     below = layers[k - 1]
                     z = mirror[k].z_error
                     own = sums.filters[sums.starts[k - 1] :]
                     correlate(memory, (below, layers[k]), z, below.error, own)
                     target = mirror[k - 1].error
                     convolve_down(memory, filters, mirror[k - 1], mirror[k], z, target)
-                subtract_error(memory, mirror[0], sums.images[n])
+                _subtract_error(memory, mirror[0], sums.images[n])
                 if t == 1:
                     continue
                 # the pass down
@@ -179,17 +179,17 @@ def pull_back(source: str) -> Callable[..., None]:
                     correlate(memory, (layers[k - 1], layer), z, error, own)
                     convolve_up(memory, filters, mirror[k - 1], mirror[k])
                     if not layer.unpooled:
-                        pull_back_unpooling(memory, layer, mirror[k])
+                        _pull_back_unpooling(memory, layer, mirror[k])
                 share = schedule[t - 2, 1]
                 states = tape.states[n, t - 2 : t]
                 y = mirror[len(layers) - 1].error
-                sums.steps[t - 2, 2] += pull_back_ahead(memory, states, kept, y, ahead, share)
+                sums.steps[t - 2, 2] += _pull_back_ahead(memory, states, kept, y, ahead, share)
 
     return pull_back
 
 
 @jit
-def pull_back_features(
+def _pull_back_features(
     memory: Array,
     top: tuple[Layer, Layer],
     settings: Settings,
@@ -227,7 +227,7 @@ def pull_back_features(
 
 
 @jit
-def pull_back_ahead(
+def _pull_back_ahead(
     memory: Array, states: Array, kept: int, y: int, ahead: Ahead, share: float
 ) -> float:
     """y = p + share (p - p_old): the adjoints of p and p_old, and the derivative by the share; y is
@@ -244,7 +244,7 @@ def pull_back_ahead(
 
 
 @jit
-def subtract_error(memory: Array, bottom: Layer, image: Array) -> None:
+def _subtract_error(memory: Array, bottom: Layer, image: Array) -> None:
     """e = R p - v: the adjoint of v."""
     noinline()
     length = bottom.columns * bottom.maps
@@ -278,7 +278,7 @@ class Elements(NamedTuple):
 
 
 @inline_jit
-def load_weights(memory: Array, w: int, B: int) -> Weights:
+def _load_weights(memory: Array, w: int, B: int) -> Weights:
     y0 = load(memory, w)
     y1 = load(memory, w + B)
     x0 = load(memory, w + 2 * B)
@@ -287,7 +287,7 @@ def load_weights(memory: Array, w: int, B: int) -> Weights:
 
 
 @inline_jit
-def load_elements(memory: Array, z: int, down: int, right: int) -> Elements:
+def _load_elements(memory: Array, z: int, down: int, right: int) -> Elements:
     return Elements(
         load(memory, z),
         load(memory, z + right),
@@ -297,7 +297,7 @@ def load_elements(memory: Array, z: int, down: int, right: int) -> Elements:
 
 
 @inline_jit
-def store_elements(memory: Array, z: int, down: int, right: int, of: Elements) -> None:
+def _store_elements(memory: Array, z: int, down: int, right: int, of: Elements) -> None:
     store(memory, z, of.z00)
     store(memory, z + right, of.z01)
     store(memory, z + down, of.z10)
@@ -305,7 +305,7 @@ def store_elements(memory: Array, z: int, down: int, right: int, of: Elements) -
 
 
 @inline_jit
-def pair_of(z: Elements, w: Weights) -> Pair:
+def _pair_of(z: Elements, w: Weights) -> Pair:
     """P and its derivatives by a of both axes."""
     r0 = fma(z.z00, w.x0, z.z01 * w.x1)
     r1 = fma(z.z10, w.x0, z.z11 * w.x1)
@@ -325,14 +325,14 @@ class Where(NamedTuple):
 
 
 @inline_jit
-def load_where(memory: Array, mu: int, gamma: int, B: int) -> Where:
+def _load_where(memory: Array, mu: int, gamma: int, B: int) -> Where:
     return Where(
         load(memory, mu), load(memory, gamma), load(memory, mu + B), load(memory, gamma + B)
     )
 
 
 @inline_jit
-def store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
+def _store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
     store(memory, mu, of.my)
     store(memory, gamma, of.gy)
     store(memory, mu + B, of.mx)
@@ -340,13 +340,13 @@ def store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
 
 
 @inline_jit
-def if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
+def _if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
     """Return the adjoint of what a bound has not changed; 0 elsewhere."""
     return where(clamp(moved, low, high) == moved, adjoint, 0.0)
 
 
 @jit
-def pull_back_pooling(
+def _pull_back_pooling(
     memory: Array, pair: tuple[Layer, Layer], step: PoolingStep, at_top: bool
 ) -> float:
     """P = Σ w r, with the errors r at z, and θ ← bound(θ - step p̂ ∇P): from their adjoints those of
@@ -371,16 +371,16 @@ def pull_back_pooling(
                 to = mirror.z_error + z_at + b
                 if at_top and not (any_nonzero(p) or any_nonzero(d)):
                     nothing = Elements(zero, zero, zero, zero)
-                    store_elements(memory, to, y.stride, x.stride, nothing)
+                    _store_elements(memory, to, y.stride, x.stride, nothing)
                     store(memory, gain + b, zero)
                     continue
-                w = load_weights(memory, w_at + b, B)
-                r = load_elements(memory, layer.z_error + z_at + b, y.stride, x.stride)
-                of = pair_of(r, w)
+                w = _load_weights(memory, w_at + b, B)
+                r = _load_elements(memory, layer.z_error + z_at + b, y.stride, x.stride)
+                of = _pair_of(r, w)
                 at = layer.mu + theta_at + b, layer.gamma + theta_at + b
                 d_of = mirror.mu + theta_at + b, mirror.gamma + theta_at + b
-                theta = load_where(memory, at[0], at[1], B)
-                above = load_where(memory, d_of[0], d_of[1], B)
+                theta = _load_where(memory, at[0], at[1], B)
+                above = _load_where(memory, d_of[0], d_of[1], B)
                 # half of ∂a/∂θ
                 half = Where(theta.my * 0.5, theta.gy * 0.5, theta.mx * 0.5, theta.gx * 0.5)
                 sp = p * step.size
@@ -389,10 +389,10 @@ def pull_back_pooling(
                 mx = theta.mx - sp * half.gx * of.columns
                 gx = theta.gx - sp * half.mx * of.columns
                 above = Where(
-                    if_free(above.my, my, -0.5, 0.5),
-                    if_free(above.gy, gy, step.gamma_min, step.gamma_max),
-                    if_free(above.mx, mx, -0.5, 0.5),
-                    if_free(above.gx, gx, step.gamma_min, step.gamma_max),
+                    _if_free(above.my, my, -0.5, 0.5),
+                    _if_free(above.gy, gy, step.gamma_min, step.gamma_max),
+                    _if_free(above.mx, mx, -0.5, 0.5),
+                    _if_free(above.gx, gx, step.gamma_min, step.gamma_max),
                 )
                 # how fast a moves along the adjoint of θ, and ⟨adjoint, ∇P⟩
                 ay = fma(half.gy, above.my, half.my * above.gy)
@@ -415,7 +415,7 @@ def pull_back_pooling(
                     fma(half.gx, dx, above.mx) - columns * above.gx,
                     fma(half.mx, dx, above.gx) - columns * above.mx,
                 )
-                store_where(memory, d_of[0], d_of[1], B, found)
+                _store_where(memory, d_of[0], d_of[1], B, found)
                 # Σ over the adjoints of w y_i x_j, and of its derivative along a
                 ay = -(sp * ay * w.y)
                 ax = -(sp * ax * w.x)
@@ -427,12 +427,12 @@ def pull_back_pooling(
                     fma(y1, w.x0, w.y1 * x0),
                     fma(y1, w.x1, w.y1 * x1),
                 )
-                store_elements(memory, to, y.stride, x.stride, spread)
+                _store_elements(memory, to, y.stride, x.stride, spread)
     return total(slope)
 
 
 @jit
-def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
+def _pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
     """z = w p̂: from the adjoint of z those of p̂, with what the pooling variables have left in
     `gain`, and of θ."""
     noinline()
@@ -447,15 +447,15 @@ def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
             theta_at = (row * layer.columns + column) * 2 * B
             z_at = region_offset(layer, mirror.z_error, row, column)
             for b in range(0, B, LANES):
-                w = load_weights(memory, w_at + b, B)
-                of = pair_of(load_elements(memory, z_at + b, y.stride, x.stride), w)
+                w = _load_weights(memory, w_at + b, B)
+                of = _pair_of(_load_elements(memory, z_at + b, y.stride, x.stride), w)
                 store(memory, d_at + b, of.value + load(memory, gain + b))
                 p = load(memory, p_at + b)
                 if not any_nonzero(p):
                     continue
                 at = theta_at + b
-                theta = load_where(memory, layer.mu + at, layer.gamma + at, B)
-                before = load_where(memory, mirror.mu + at, mirror.gamma + at, B)
+                theta = _load_where(memory, layer.mu + at, layer.gamma + at, B)
+                before = _load_where(memory, mirror.mu + at, mirror.gamma + at, B)
                 rows = p * of.rows * 0.5
                 columns = p * of.columns * 0.5
                 found = Where(
@@ -464,11 +464,11 @@ def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
                     fma(columns, theta.gx, before.mx),
                     fma(columns, theta.mx, before.gx),
                 )
-                store_where(memory, mirror.mu + at, mirror.gamma + at, B, found)
+                _store_where(memory, mirror.mu + at, mirror.gamma + at, B, found)
 
 
 @jit
-def pull_back_fit(
+def _pull_back_fit(
     memory: Array, pair: tuple[Layer, Layer], settings: Settings, scale: tuple[Array, Array]
 ) -> None:
     """Pull the fit of the start back: add to the adjoint of the signal at z what comes through θ,
@@ -492,16 +492,16 @@ def pull_back_fit(
                 s_at = layer.z_error + z_at + b
                 fitted = fit_moments(memory, s_at, axes, power, floor)
                 d_of = mirror.mu + theta_at + b, mirror.gamma + theta_at + b
-                above = load_where(memory, d_of[0], d_of[1], B)
+                above = _load_where(memory, d_of[0], d_of[1], B)
                 m_y, v_y = fitted.rows.mean, fitted.rows.variance
                 m_x, v_x = fitted.columns.mean, fitted.columns.variance
                 g_y = formulas.precision(v_y, fitted.total, low, high)
                 g_x = formulas.precision(v_x, fitted.total, low, high)
                 above = Where(
-                    if_free(above.my, m_y * scales[0], -0.5, 0.5),
-                    if_free(above.gy, g_y * scales[1], low, high),
-                    if_free(above.mx, m_x * scales[0], -0.5, 0.5),
-                    if_free(above.gx, g_x * scales[1], low, high),
+                    _if_free(above.my, m_y * scales[0], -0.5, 0.5),
+                    _if_free(above.gy, g_y * scales[1], low, high),
+                    _if_free(above.mx, m_x * scales[0], -0.5, 0.5),
+                    _if_free(above.gx, g_x * scales[1], low, high),
                 )
                 by_mu = fma(above.my, m_y, fma(above.mx, m_x, by_mu))
                 by_gamma = fma(above.gy, g_y, fma(above.gx, g_x, by_gamma))
@@ -543,13 +543,13 @@ def correlate(memory: Array, pair: tuple[Layer, Layer], z: int, error: int, sums
     below, layer = pair
     errors = Errors(error, (below.columns + 2 * below.border_x) * below.maps, below.maps)
     if below.maps % LANES == 0:
-        correlate_regions(memory, layer, z, errors, sums)
+        _correlate_regions(memory, layer, z, errors, sums)
     else:
-        correlate_channels(memory, layer, z, errors, sums)
+        _correlate_channels(memory, layer, z, errors, sums)
 
 
 @jit
-def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
+def _correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
     """Do the same over the regions where z is not 0, from maps below that fill vectors."""
     noinline()
     B = layer.maps
@@ -564,7 +564,7 @@ def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums:
             here_errors = Errors(errors.at + of, errors.pitch, errors.maps)
             for first in range(0, B, LANES):
                 here = at + first
-                e = load_elements(memory, here, down, right)
+                e = _load_elements(memory, here, down, right)
                 if not (
                     any_nonzero(e.z00)
                     or any_nonzero(e.z01)
@@ -576,18 +576,18 @@ def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums:
                     z00 = memory[here + b]
                     if pooled == 1:
                         if z00 != 0:
-                            add_element(memory, layer, here_errors, z00, first + b, sums)
+                            _add_element(memory, layer, here_errors, z00, first + b, sums)
                         continue
                     z01 = memory[here + b + right]
                     z10 = memory[here + b + down]
                     z11 = memory[here + b + down + right]
                     if z00 != 0 or z01 != 0 or z10 != 0 or z11 != 0:
                         four = z00, z01, z10, z11
-                        add_region(memory, layer, here_errors, four, first + b, sums)
+                        _add_region(memory, layer, here_errors, four, first + b, sums)
 
 
 @jit
-def add_region(
+def _add_region(
     memory: Array,
     layer: Layer,
     errors: Errors,
@@ -612,7 +612,9 @@ def add_region(
 
 
 @jit
-def add_element(memory: Array, layer: Layer, errors: Errors, z: float, b: int, sums: Array) -> None:
+def _add_element(
+    memory: Array, layer: Layer, errors: Errors, z: float, b: int, sums: Array
+) -> None:
     """Add the part of one element, in one map."""
     noinline()
     place, pitch, C = errors
@@ -628,7 +630,7 @@ def add_element(memory: Array, layer: Layer, errors: Errors, z: float, b: int, s
 
 
 @jit
-def correlate_channels(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
+def _correlate_channels(memory: Array, layer: Layer, z: int, errors: Errors, sums: Array) -> None:
     """Do the same from few channels: LANES maps at a time, the sums of TAPS columns in
     registers."""
     noinline()

@@ -22,7 +22,7 @@ from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
 
 
-def fit_of(problem: Problem, k: int) -> int:
+def _fit_of(problem: Problem, k: int) -> int:
     """Return where the pooling variables of layer k come from at the start: a value of
     `layer.fit`."""
     pooling = problem.model.spec.layers[k - 1].pooling
@@ -31,7 +31,7 @@ def fit_of(problem: Problem, k: int) -> int:
     return KNOWN if known else fit
 
 
-def pooling_rates(problem: Problem) -> np.ndarray:
+def _pooling_rates(problem: Problem) -> np.ndarray:
     """Return the factors of every image's steps of θ, [N], which depend on its contrast in a
     schedule."""
     schedule = problem.spec.schedule
@@ -40,7 +40,7 @@ def pooling_rates(problem: Problem) -> np.ndarray:
     return pooling_rate(problem.images.double(), problem.mask, schedule.contrast).numpy()
 
 
-def known_steps(problem: Problem) -> np.ndarray:
+def _known_steps(problem: Problem) -> np.ndarray:
     """β of every step of every image, [N, T], if it is known in advance; otherwise 0."""
     beta = np.zeros((len(problem.images), problem.spec.steps))
     sizes = known_sizes(problem)
@@ -79,7 +79,7 @@ class BatchSolver:
         self.state_size = packed.state_size
         self.kept_memory = packed.kept_memory
         for k in range(1, top + 1):
-            self.layers[k]["fit"] = fit_of(problem, k)
+            self.layers[k]["fit"] = _fit_of(problem, k)
         self.settings = pack_settings(model, spec)
         if N == 1 and spec.per_batch:
             self.settings["line_search"] = self.settings["own_step"] = True
@@ -88,13 +88,13 @@ class BatchSolver:
         self.initial = initial_latents(problem)
         self.packed = pack_latents(self.initial, known=not problem.is_fresh)
         scales = np.array([spec.start_scales(k) for k in range(1, top + 1)])
-        self.sizes = (pack_schedule(spec, top), scales)
+        self.sizes = (_pack_schedule(spec, top), scales)
         self.all = Images(
             images=pack_images(images),
             masks=pack_mask(problem.mask, images),
             packed=self.packed.numpy(),
-            rates=pooling_rates(problem),
-            beta=known_steps(problem),
+            rates=_pooling_rates(problem),
+            beta=_known_steps(problem),
             norms=np.zeros((N, 2)),
             trace=np.zeros((N, T + 1, 3)),
             fista=np.ones(N),
@@ -177,7 +177,7 @@ class BatchSolver:
         )
 
     def solution(self) -> Solution:
-        latents = unpack_latents(self.packed, self.initial)
+        latents = _unpack_latents(self.packed, self.initial)
         trace = torch.from_numpy(self.all.trace).permute(2, 1, 0)
         reconstruction, penalty = trace[:2].to(self.dtype)
         stats = Stats(
@@ -189,7 +189,7 @@ class BatchSolver:
         return Solution(latents, stats, engine="cpu")
 
 
-def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
+def _pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
     """Return the threshold, the extrapolation and β_U of every layer, a row for each step; no rows
     without a schedule."""
     if spec.schedule is None:
@@ -229,7 +229,7 @@ def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
     )
 
 
-def unpack_latents(packed: Tensor, like: Latents) -> Latents:
+def _unpack_latents(packed: Tensor, like: Latents) -> Latents:
     """Return the latents in the rows of `pack_latents`, with the shapes of others."""
     parts = iter(torch.split(packed, [tensor.shape[1:].numel() for tensor in like.tensors()], 1))
 

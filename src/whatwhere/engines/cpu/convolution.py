@@ -16,14 +16,14 @@ from whatwhere.engines.jit.vector_math import fma
 
 
 @inline_jit
-def signal_map(layer: Layer, start: int) -> Map:
+def _signal_map(layer: Layer, start: int) -> Map:
     """Make a signal at p_k that begins at `start`, its border included."""
     rows, columns = layer.rows + 2 * layer.border_y, layer.columns + 2 * layer.border_x
     return Map(start, columns * layer.maps, layer.maps, rows, columns)
 
 
 @inline_jit
-def unpooled_map(layer: Layer, start: int) -> Map:
+def _unpooled_map(layer: Layer, start: int) -> Map:
     """Make a map at z_k that begins at `start`, without the elements beyond it that regions
     reach."""
     return Map(start, layer.z_columns * layer.maps, layer.maps, layer.height, layer.width)
@@ -33,20 +33,20 @@ def unpooled_map(layer: Layer, start: int) -> Map:
 def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """From the error at p_{k-1} to the error at z_k: a full correlation."""
     if layer.winograd:
-        source, target = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
+        source, target = _signal_map(below, below.error), _unpooled_map(layer, layer.z_error)
         correlate(state, filters, layer, layer.up, source, target)
     elif layer.few:
-        convolve_up_to_few(state, filters, below, layer)
+        _convolve_up_to_few(state, filters, below, layer)
     else:
         convolve_up_directly(state, filters, below, layer)
 
 
 @jit
-def convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
+def _convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """Do the same for few maps of a signal: each output is the product of a filter and a window,
     whose channels are contiguous."""
     noinline()
-    signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
+    signal, z = _signal_map(below, below.error), _unpooled_map(layer, layer.z_error)
     depth = whole_vectors(layer.size_x * below.maps)
     windows = Windows(signal.at, below.maps, signal.pitch, 1, depth)
     row = Repeats(1, 0, 0, 0, layer.width)
@@ -67,7 +67,7 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
     signal is."""
     noinline()
     K, L, C, B = layer.size_y, layer.size_x, below.maps, layer.maps
-    signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
+    signal, z = _signal_map(below, below.error), _unpooled_map(layer, layer.z_error)
     y = 0
     while y < layer.height:
         skipped = max(0, below.border_y - y)  # rows of the border of zeros
@@ -94,15 +94,15 @@ def convolve_down(
     K, L, C, B = layer.size_y, layer.size_x, below.maps, layer.maps
     jump, pitch, first = (
         layer.z_columns * B,
-        signal_map(below, target).pitch,
+        _signal_map(below, target).pitch,
         element_offset(below, target, 0, 0),
     )
     if layer.winograd:
         out = Map(first, pitch, C, below.rows, below.columns)
-        correlate(state, filters, layer, layer.down, unpooled_map(layer, z), out)
+        correlate(state, filters, layer, layer.down, _unpooled_map(layer, z), out)
         return
     if layer.few:
-        convolve_down_from_few(state, filters, below, layer, z, first)
+        _convolve_down_from_few(state, filters, below, layer, z, first)
         return
     windows, repeats = (
         Windows(z, B, jump, K, L * B),
@@ -116,7 +116,7 @@ def convolve_down(
 
 
 @jit
-def convolve_down_from_few(
+def _convolve_down_from_few(
     state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int
 ) -> None:
     """Do the same for few maps of a signal, which are first written next to each other."""
@@ -138,7 +138,7 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
     """Unpool and convolve the top layer's features, visiting only those that are not zero."""
     noinline()
     C, B, down, right = below.maps, layer.maps, layer.stride_y, layer.stride_x
-    jump = signal_map(below, target).pitch
+    jump = _signal_map(below, target).pitch
     state[target : target + (below.rows + 2 * below.border_y) * jump] = 0
     for first in range(0, B, LANES):
         for row in range(layer.rows):
@@ -153,7 +153,7 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
                 for b in range(LANES):
                     if state[p_at + b] != 0:
                         feature = Feature(state[p_at + b], w + b)
-                        scatter_one(state, filters, layer, feature, first + b, out)
+                        _scatter_one(state, filters, layer, feature, first + b, out)
 
 
 @inline_jit
@@ -167,7 +167,7 @@ def element(state: Array, layer: Layer, feature: Feature, i: int, j: int) -> flo
 
 
 @jit
-def scatter_one(
+def _scatter_one(
     state: Array, filters: Array, layer: Layer, feature: Feature, b: int, out: Map
 ) -> None:
     """Add one feature: filter b, weighted and shifted to every element of the region, on the places

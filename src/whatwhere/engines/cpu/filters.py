@@ -57,7 +57,7 @@ class CPUFilterMap(LinearMap):
             state = f.new_zeros(self.state_size).numpy()
             target = Target(images[chunk], self.masks[chunk])
             network = Network(self.layers, filters)
-            add_gradients(target, packed, state, network, self.k, total.numpy())
+            _add_gradients(target, packed, state, network, self.k, total.numpy())
             return total
 
         chunks = [slice(i, i + CHUNK) for i in range(0, len(images), CHUNK)]
@@ -69,8 +69,8 @@ class CPUFilterMap(LinearMap):
 
 
 @cached_jit
-def add_gradients(source: str) -> Callable[..., None]:
-    def add_gradients(
+def _add_gradients(source: str) -> Callable[..., None]:
+    def _add_gradients(
         targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array
     ) -> None:
         """Add Aᵀ (A f - M ⊙ image) of every image to `total`, [map, row, a line of columns and
@@ -87,13 +87,13 @@ def add_gradients(source: str) -> Callable[..., None]:
             for j in range(1, k):
                 convolve_up(state, filters, layers[j - 1], layers[j])
                 pool(state, layers[j])
-            correlate_nonzeros(state, layers[k - 1], layers[k], total)
+            _correlate_nonzeros(state, layers[k - 1], layers[k], total)
 
-    return add_gradients
+    return _add_gradients
 
 
 @jit
-def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -> None:
+def _correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -> None:
     """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
     noinline()
     C = below.maps
@@ -111,7 +111,7 @@ def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -
                     if state[p_at + b] != 0:
                         feature = Feature(state[p_at + b], w_at + b)
                         lines = FilterLines(b * layer.size_y * length, length)
-                        correlate_one(state, layer, feature, Error(error, jump, C), total, lines)
+                        _correlate_one(state, layer, feature, Error(error, jump, C), total, lines)
 
 
 class Error(NamedTuple):
@@ -131,7 +131,7 @@ class FilterLines(NamedTuple):
 
 
 @jit
-def correlate_one(
+def _correlate_one(
     state: Array,
     layer: Layer,
     feature: Feature,

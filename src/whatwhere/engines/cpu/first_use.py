@@ -52,7 +52,7 @@ class FirstUse:
         the machine code."""
         # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
         most = 2e9
-        work = self.work + images * work_of(problem)
+        work = self.work + images * _work_of(problem)
         if work > most or has_machine_code():
             return False
         self.work = work
@@ -66,7 +66,7 @@ class FirstUse:
         return True
 
 
-def work_of(problem: Problem) -> float:
+def _work_of(problem: Problem) -> float:
     """Connected weights × pixels × steps for an image."""
     weights = connected_weights(problem.model, problem.phase.layer)
     return weights * problem.images[0, 0].numel() * problem.spec.steps

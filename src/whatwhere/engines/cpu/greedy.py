@@ -157,7 +157,7 @@ def solve(problem: Problem) -> Codes:
     finished = np.zeros(N, np.bool_)
 
     def work(chunk: slice) -> None:
-        signal = new_signal(waveforms, T, v.dtype)
+        signal = _new_signal(waveforms, T, v.dtype)
         z = signal.z.reshape(B, -1)[:, K : 2 * K + T - 1]
         w = signal.w.reshape(C, -1)[:, 2 * K - 1 : 2 * K - 1 + T]
         for n in range(chunk.start, chunk.stop):
@@ -187,7 +187,7 @@ def solve(problem: Problem) -> Codes:
     return Codes(solution, torch.from_numpy(finished))
 
 
-def new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
+def _new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
     """Zeroed memory for a signal of this length."""
     _, _, C, B, K = waveforms
     segment = 2 * round_up(K)
@@ -373,7 +373,7 @@ def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[flo
 
 
 @jit
-def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
+def _search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
     """Search the segments where g has changed. Returns the largest n |δ| of all, and what all steps
     would gain."""
     largest, gain = 0.0, 0.0
@@ -385,7 +385,7 @@ def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
 
 
 @jit
-def active_coefficients(signal: Signal) -> Array:
+def _active_coefficients(signal: Signal) -> Array:
     """Return the coefficients that are not 0, in the order of time."""
     places = len(signal.regular)
     chosen = np.empty(np.count_nonzero(signal.z), np.int64)
@@ -399,7 +399,7 @@ def active_coefficients(signal: Signal) -> Array:
 
 
 @jit
-def overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int) -> Overlaps:
+def _overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int) -> Overlaps:
     """Return the products of the waveforms of these coefficients, which are in the order of time;
     none at all if there are more than `most`."""
     _, gram, _, B, K = waveforms
@@ -444,8 +444,8 @@ def refit(
     at the end.
     """
     noinline()
-    chosen = active_coefficients(signal)
-    overlaps = overlaps_of(signal, waveforms, chosen, OVERLAPS_PER_PLACE * len(signal.regular))
+    chosen = _active_coefficients(signal)
+    overlaps = _overlaps_of(signal, waveforms, chosen, OVERLAPS_PER_PLACE * len(signal.regular))
     if len(overlaps.value) < overlaps.begin[-1]:
         return 0.0, 0.0, 0, 0
     count = len(chosen)
@@ -486,7 +486,7 @@ def refit(
 
 
 @jit
-def duality_gap(signal: Signal, rule: Rule, error: float) -> float:
+def _duality_gap(signal: Signal, rule: Rule, error: float) -> float:
     """Return how far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most; `error` is its
     first term.
 
@@ -509,7 +509,7 @@ def duality_gap(signal: Signal, rule: Rule, error: float) -> float:
 
 
 @jit
-def compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
+def _compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
     """Compute r and g from z again, because rounding errors of many small changes add up. Returns ½
     ‖M ⊙ (v - D z)‖²."""
     noinline()
@@ -538,7 +538,7 @@ def descend(source: str) -> Callable[..., Any]:
             nonzeros += signal.z[i] != 0
             slope = max(slope, abs(signal.g[i]))
         floor = ROUNDING * slope * np.finfo(signal.g.dtype).eps
-        largest, _ = search_changed(signal, rule)
+        largest, _ = _search_changed(signal, rule)
         trace[0, 0] = error / rule.rho
         trace[0, 1] = penalty
         trace[0, 2] = nonzeros
@@ -570,7 +570,7 @@ def descend(source: str) -> Callable[..., Any]:
                 nonzeros += more
                 gained -= errors + rule.rho * sizes
                 steps += count
-            largest, possible = search_changed(signal, rule)
+            largest, possible = _search_changed(signal, rule)
             taken += 1
             trace[taken, 0] = error / rule.rho
             trace[taken, 1] = penalty
@@ -583,10 +583,10 @@ def descend(source: str) -> Callable[..., Any]:
                     finished = True
                 elif little:
                     most = LARGEST_GAP * rule.tolerance * cost
-                    if duality_gap(signal, rule, error) <= most:
-                        error = compute_again(signal, waveforms, v)
-                        finished = duality_gap(signal, rule, error) <= most
-                        largest, _ = search_changed(signal, rule)
+                    if _duality_gap(signal, rule, error) <= most:
+                        error = _compute_again(signal, waveforms, v)
+                        finished = _duality_gap(signal, rule, error) <= most
+                        largest, _ = _search_changed(signal, rule)
         # rounding errors of many small changes add up: the last sum is computed again
         trace[taken, 0] = residual(signal, waveforms, v) / 2 / rule.rho
         return taken, finished

@@ -102,7 +102,7 @@ def plan_state(
         row["updates_pooling"] = k in moving
         small = all(SMALLEST <= side <= LARGEST for side in layer.filter_shape)
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and small
-        row["few"] = has_few_maps(table[k - 1], row)
+        row["few"] = _has_few_maps(table[k - 1], row)
         row["sparse"] = sparse_threshold(table[k - 1], row)
         table[k - 1]["border_y"], table[k - 1]["border_x"] = row["size_y"] - 1, row["size_x"] - 1
     # whatever its Gaussian, the weight of the one element is 1
@@ -110,7 +110,7 @@ def plan_state(
     return table, _place_state(table)
 
 
-def has_few_maps(below: np.void, row: np.void) -> bool:
+def _has_few_maps(below: np.void, row: np.void) -> bool:
     """Tell whether a layer has maps of signals that fill at most half of the vectors that hold
     them, as the waveforms of a recording."""
     of_signals = below["rows"] == 1 and row["size_y"] == 1 and row["z_rows"] == 1
@@ -179,7 +179,7 @@ def _unpooled(row: np.void) -> int:
     return int(row["z_rows"] * row["z_columns"] * row["maps"])
 
 
-def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
+def _wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
     """Return filters of layer k [C, B, K, L] with as many maps as there are in memory, 0 where the
     model has none."""
     wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["maps"]), *f.shape[2:])
@@ -197,7 +197,7 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
     table."""
     pieces: list[Tensor] = []
     for k, row in enumerate(table[1:], start=1):
-        wide, upward = (wide_filters(f[k - 1], table, k) for f in (model.filters, model.upward))
+        wide, upward = (_wide_filters(f[k - 1], table, k) for f in (model.filters, model.upward))
         rotated = wide.flip(2, 3)
         few = table[k - 1]["maps"] % LANES != 0
         direct = upward.permute(2, 3, 0, 1)

@@ -75,7 +75,7 @@ def advance(source: str) -> Callable[..., None]:
             target = Target(all.images[n], all.masks[n])
             for t in range(points[0], points[1] + 1):
                 if t == 0:
-                    load_features(state, network.layers, config, all.packed[n], length)
+                    _load_features(state, network.layers, config, all.packed[n], length)
                     start_pooling(state, network, target, config, scales)
                     copy(state, top.features, code, 0, length)
                     all.fista[n] = 1
@@ -107,7 +107,7 @@ def advance(source: str) -> Callable[..., None]:
 
 
 @inline_jit
-def load_features(
+def _load_features(
     state: Array, layers: Array, settings: Settings, packed: Array, length: int
 ) -> None:
     """Load the latents that are known, or p = 0."""

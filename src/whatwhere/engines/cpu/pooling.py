@@ -82,7 +82,7 @@ def pool(state: Array, layer: Layer) -> None:
 
 
 @inline_jit
-def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
+def _store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
     """Store the weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored
     after both are computed: these then run in parallel."""
     y0, y1 = formulas.pair_weights(y[0], y[1])
@@ -94,7 +94,7 @@ def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
 
 
 @inline_jit
-def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
+def _elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
     """Return how many elements of a region lie in the map, along rows and columns."""
     down = layer.height - row * layer.stride_y
     right = layer.width - column * layer.stride_x
@@ -111,7 +111,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
     for row in range(layer.rows):
         for column in range(layer.columns):
             w_at = weights_offset(layer, row, column)
-            inside = elements_inside(layer, row, column)
+            inside = _elements_inside(layer, row, column)
             for b in range(0, B, LANES):
                 theta = (row * layer.columns + column) * 2 * B + b
                 mu = layer.mu + theta
@@ -120,7 +120,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
                 x = load(state, mu + B), load(state, gamma + B)
                 # an axis of two elements is one sigmoid; at the border one of them may be missing
                 if pairs and inside[0] == 2 and inside[1] == 2:
-                    store_pair_weights(state, w_at + b, B, y, x)
+                    _store_pair_weights(state, w_at + b, B, y, x)
                 else:
                     axis_weights(state, w_at + b, axes[0], y, inside[0], 0)
                     axis_weights(state, w_at + b, axes[1], x, inside[1], 0)
@@ -182,7 +182,7 @@ def update_pooling(
             p_at = element_offset(layer, layer.features, row, column)
             w_at = weights_offset(layer, row, column)
             z_at = region_offset(layer, layer.z_error, row, column)
-            inside = elements_inside(layer, row, column)
+            inside = _elements_inside(layer, row, column)
             theta = (row * layer.columns + column) * 2 * B
             for b in range(0, B, LANES):
                 # most features are 0, and so are the gradients of their regions
@@ -191,13 +191,13 @@ def update_pooling(
                     continue
                 at = Places(layer.mu + theta + b, layer.gamma + theta + b, w_at + b, z_at + b)
                 if pairs and inside[0] == 2 and inside[1] == 2:
-                    move_pair(state, at, axes, p * step, bounds)
+                    _move_pair(state, at, axes, p * step, bounds)
                 else:
-                    move_region(state, at, axes, inside, p * step, bounds)
+                    _move_region(state, at, axes, inside, p * step, bounds)
 
 
 @inline_jit
-def move_pair(
+def _move_pair(
     state: Array, at: Places, axes: tuple[Axis, Axis], step: Lanes, bounds: Bounds
 ) -> None:
     """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in
@@ -228,7 +228,7 @@ def move_pair(
     columns = formulas.step_theta(
         (mx, gx), formulas.theta_gradient(mx, gx, first_x, 0.0), step, limits
     )
-    store_pair_weights(state, at.w, B, rows, columns)
+    _store_pair_weights(state, at.w, B, rows, columns)
     store(state, at.mu, rows[0])
     store(state, at.mu + B, columns[0])
     store(state, at.gamma, rows[1])
@@ -236,7 +236,7 @@ def move_pair(
 
 
 @jit
-def move_region(
+def _move_region(
     state: Array,
     at: Places,
     axes: tuple[Axis, Axis],
@@ -246,14 +246,14 @@ def move_region(
 ) -> None:
     """Regions of any size. All gradients come before the first new weight."""
     y, x = axes
-    rows = Movement(0, y, inside[0], axis_gradient(state, at, 0, y, x))
-    columns = Movement(1, x, inside[1], axis_gradient(state, at, 1, x, y))
-    move_axis(state, at, rows, step, bounds)
-    move_axis(state, at, columns, step, bounds)
+    rows = Movement(0, y, inside[0], _axis_gradient(state, at, 0, y, x))
+    columns = Movement(1, x, inside[1], _axis_gradient(state, at, 1, x, y))
+    _move_axis(state, at, rows, step, bounds)
+    _move_axis(state, at, columns, step, bounds)
 
 
 @jit
-def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Pair:
+def _axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Pair:
     """∇θ of axis a without the factor p̂."""
     mu = load(state, at.mu + a * axis.step)
     gamma = load(state, at.gamma + a * axis.step)
@@ -264,7 +264,7 @@ def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> 
 
 
 @jit
-def move_axis(state: Array, at: Places, move: Movement, step: Lanes, bounds: Bounds) -> None:
+def _move_axis(state: Array, at: Places, move: Movement, step: Lanes, bounds: Bounds) -> None:
     """Take the step of one axis and its new weights."""
     axis = move.axis
     mu_at = at.mu + move.number * axis.step

@@ -52,7 +52,7 @@ class MapShape(NamedTuple):
 
 
 @jit
-def copy_map(
+def _copy_map(
     packed: Array, outside: int, state: Array, inside: int, shape: MapShape, to_state: bool
 ) -> int:
     """Copy a map to the state or back; where the caller's next map begins."""
@@ -76,12 +76,12 @@ def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> 
     noinline()
     top = layers[len(layers) - 1]
     shape = MapShape(top.rows * top.columns, top.real_maps, top.maps)
-    end = copy_map(packed, 0, state, top.features, shape, to_state)
+    end = _copy_map(packed, 0, state, top.features, shape, to_state)
     for k in range(1, len(layers)):
         layer = layers[k]
         shape = MapShape(2 * layer.rows * layer.columns, layer.real_maps, layer.maps)
-        end = copy_map(packed, end, state, layer.mu, shape, to_state)
-        end = copy_map(packed, end, state, layer.gamma, shape, to_state)
+        end = _copy_map(packed, end, state, layer.mu, shape, to_state)
+        end = _copy_map(packed, end, state, layer.gamma, shape, to_state)
 
 
 @inline_jit
@@ -96,11 +96,11 @@ def start_pooling(
     rounding counts as no signal.
     """
     layers = network.layers
-    last = last_fitted(layers)
-    load_first_error(state, layers[0], target, last > 0)
+    last = _last_fitted(layers)
+    _load_first_error(state, layers[0], target, last > 0)
     for k in range(1, len(layers)):
         if k <= last:
-            floor = signal_at_z(state, network, settings, k)
+            floor = _signal_at_z(state, network, settings, k)
             fit(state, layers[k], scales[k - 1], settings, floor)
         if not layers[k].unpooled:
             compute_weights(state, layers[k])
@@ -109,7 +109,7 @@ def start_pooling(
 
 
 @inline_jit
-def last_fitted(layers: Array) -> int:
+def _last_fitted(layers: Array) -> int:
     """Return the highest layer whose pooling variables are not known; 0 if all are."""
     last = 0
     for k in range(1, len(layers)):
@@ -119,7 +119,7 @@ def last_fitted(layers: Array) -> int:
 
 
 @inline_jit
-def load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) -> None:
+def _load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) -> None:
     """Load the residual of p = 0, - M² ⊙ v, where it is needed; a fit asks for its size only."""
     image, mask = target
     length = bottom.columns * bottom.maps
@@ -133,10 +133,10 @@ def load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) 
 
 
 @inline_jit
-def signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> float:
+def _signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> float:
     """Propagate the signal below layer k to its z; what is up to this is rounding."""
     layers, filters = network
-    if fits_fast(layers[k], settings):
+    if _fits_fast(layers[k], settings):
         convolve_up(state, filters, layers[k - 1], layers[k])
     else:
         convolve_up_directly(state, filters, layers[k - 1], layers[k])
@@ -144,7 +144,7 @@ def signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> f
 
 
 @inline_jit
-def fits_fast(layer: Layer, settings: Settings) -> bool:
+def _fits_fast(layer: Layer, settings: Settings) -> bool:
     """Tell whether a layer is fitted to a signal that Winograd's method has rounded."""
     return settings.fast_fit and layer.winograd and layer.fit == MOMENTS
 
@@ -152,8 +152,8 @@ def fits_fast(layer: Layer, settings: Settings) -> bool:
 @inline_jit
 def rounding_of(state: Array, layer: Layer, settings: Settings) -> float:
     """Return the size of the signal at z up to which it is rounding."""
-    if fits_fast(layer, settings):
-        return ROUNDING * largest_signal(state, layer) * np.finfo(state.dtype).eps
+    if _fits_fast(layer, settings):
+        return ROUNDING * _largest_signal(state, layer) * np.finfo(state.dtype).eps
     return 0.0
 
 
@@ -182,7 +182,7 @@ def first_gradient(state: Array, layers: Array, target: Target) -> float:
 
 
 @jit
-def largest_signal(state: Array, layer: Layer) -> float:
+def _largest_signal(state: Array, layer: Layer) -> float:
     """Return the sum over lanes of the largest |s| at z in each: no less than the largest of
     all."""
     noinline()
@@ -196,7 +196,7 @@ def largest_signal(state: Array, layer: Layer) -> float:
 
 @jit
 def fit(state: Array, layer: Layer, scales: Array, settings: Settings, floor: float) -> None:
-    """`ops.pooling.fit_moments`, times `scales`, `fit_switches` or `fit_flat`, from the signal at
+    """`ops.pooling.fit_moments`, times `scales`, `fit_switches` or `_fit_flat`, from the signal at
     z."""
     noinline()
     if layer.fit == KNOWN:
@@ -210,12 +210,12 @@ def fit(state: Array, layer: Layer, scales: Array, settings: Settings, floor: fl
                 rows = ThetaAt(layer.mu + theta + b, layer.gamma + theta + b)
                 columns = ThetaAt(rows.mu + B, rows.gamma + B)
                 if layer.fit == MOMENTS:
-                    fit_gaussian(state, layer, z + b, (rows, columns), scales, settings, floor)
+                    _fit_gaussian(state, layer, z + b, (rows, columns), scales, settings, floor)
                 elif layer.fit == SWITCHES:
-                    fit_switch(state, layer, z + b, rows, columns)
+                    _fit_switch(state, layer, z + b, rows, columns)
                 else:
-                    fit_flat(state, rows)
-                    fit_flat(state, columns)
+                    _fit_flat(state, rows)
+                    _fit_flat(state, columns)
 
 
 class ThetaAt(NamedTuple):
@@ -226,7 +226,7 @@ class ThetaAt(NamedTuple):
 
 
 @inline_jit
-def fit_gaussian(
+def _fit_gaussian(
     state: Array,
     layer: Layer,
     z: int,
@@ -239,12 +239,12 @@ def fit_gaussian(
     rows, columns = axes_of(layer)
     moments = fit_moments(state, z, (rows, columns), settings.moment_power, floor)
     bounds = Bounds(settings.gamma_min, settings.gamma_max)
-    store_moments(state, at[0], rows.size, moments.total, moments.rows, scales, bounds)
-    store_moments(state, at[1], columns.size, moments.total, moments.columns, scales, bounds)
+    _store_moments(state, at[0], rows.size, moments.total, moments.rows, scales, bounds)
+    _store_moments(state, at[1], columns.size, moments.total, moments.columns, scales, bounds)
 
 
 @inline_jit
-def store_moments(
+def _store_moments(
     state: Array,
     at: ThetaAt,
     size: int,
@@ -262,7 +262,7 @@ def store_moments(
 
 
 @jit
-def fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt) -> None:
+def _fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt) -> None:
     """Put all weight on the largest |s| of each of LANES regions; on the first of equals."""
     rows, columns = axes_of(layer)
     largest = absolute(load(state, z))
@@ -281,7 +281,7 @@ def fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt)
 
 
 @inline_jit
-def fit_flat(state: Array, at: ThetaAt) -> None:
+def _fit_flat(state: Array, at: ThetaAt) -> None:
     """Make all weights equal along one axis."""
     store(state, at.mu, splat(state, 0))
     store(state, at.gamma, splat(state, 0))

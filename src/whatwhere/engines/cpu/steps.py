@@ -80,15 +80,15 @@ def line_search_norms(state: Array, network: Network, mask: Array) -> tuple[floa
     if len(mask) > 0:
         apply_mask(state, bottom, bottom.gain, mask)
     for y in range(bottom.rows):
-        squares += sum_of_squares(
+        squares += _sum_of_squares(
             state, element_offset(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps
         )
     top = layers[len(layers) - 1]
-    return sum_of_squares(state, top.error, top.rows * top.columns * top.maps), squares
+    return _sum_of_squares(state, top.error, top.rows * top.columns * top.maps), squares
 
 
 @jit
-def sum_of_squares(state: Array, at: int, length: int) -> float:
+def _sum_of_squares(state: Array, at: int, length: int) -> float:
     squares: float = state.dtype.type(0)
     for i in range(at, at + length):
         squares += state[i] * state[i]
@@ -132,7 +132,7 @@ def update_features(
 
 
 @jit
-def move_ahead(state: Array, top: Layer, codes: Codes, share: float) -> None:
+def _move_ahead(state: Array, top: Layer, codes: Codes, share: float) -> None:
     """Write the point ahead of the new features, by a share of their change, to the state."""
     noinline()
     for i in range(0, top.rows * top.columns * top.maps, LANES):
@@ -171,7 +171,7 @@ def record_objective(
 
 
 @inline_jit
-def move_pooling(state: Array, layers: Array, settings: Settings, step: Step) -> None:
+def _move_pooling(state: Array, layers: Array, settings: Settings, step: Step) -> None:
     """θ ← bound(θ - λ β_U ∇θ) in the layers that move."""
     first = step.number == 1
     for k in range(1, len(layers)):
@@ -201,7 +201,7 @@ def update_latents(
     """
     top = layers[len(layers) - 1]
     scheduled = len(step.schedule) > 0
-    move_pooling(state, layers, settings, step)
+    _move_pooling(state, layers, settings, step)
     threshold = step.schedule[step.number - 1, 0] if scheduled else step.size
     if not settings.momentum:
         in_place = Codes(state, top.features, top.features)
@@ -211,8 +211,8 @@ def update_latents(
     both = Codes(codes, step.number % 2 * half, (step.number - 1) % 2 * half)
     slope = update_features(state, top, both, settings, step.size, threshold)
     if scheduled:
-        move_ahead(state, top, both, step.schedule[step.number - 1, 1])
+        _move_ahead(state, top, both, step.schedule[step.number - 1, 1])
         return t
     t, share = formulas.next_momentum(t, slope)
-    move_ahead(state, top, both, share)
+    _move_ahead(state, top, both, share)
     return t

@@ -39,10 +39,10 @@ def transform_filters(f: Tensor) -> Tensor:
 
 
 @inline_jit
-def transform_in(state: Array, at: int, step: int, to: int, stride: int) -> None:
+def _transform_in(state: Array, at: int, step: int, to: int, stride: int) -> None:
     """Bᵀ applied to 8 vectors at a distance of `step`."""
-    d0, d1, d2, d3 = load_four(state, at, step)
-    d4, d5, d6, d7 = load_four(state, at + 4 * step, step)
+    d0, d1, d2, d3 = _load_four(state, at, step)
+    d4, d5, d6, d7 = _load_four(state, at + 4 * step, step)
     store(state, to, d0 - d6 + (d4 - d2) * 5.25)
     even, odd = d2 + d6 - d4 * 4.25, d1 + d5 - d3 * 4.25
     store(state, to + stride, even + odd)
@@ -57,14 +57,14 @@ def transform_in(state: Array, at: int, step: int, to: int, stride: int) -> None
 
 
 @inline_jit
-def transform_out(
+def _transform_out(
     state: Array, source: tuple[int, int], target: tuple[int, int], m: int, count: int
 ) -> None:
     """Aᵀ applied to 8 vectors: the first `count` of m outputs. Source and target: the first, and
     the distance."""
     (at, step), (to, stride) = source, target
-    m0, m1, m2, m3 = load_four(state, at, step)
-    m4, m5, m6, m7 = load_four(state, at + 4 * step, step)
+    m0, m1, m2, m3 = _load_four(state, at, step)
+    m4, m5, m6, m7 = _load_four(state, at + 4 * step, step)
     s1, s2, s3 = m1 + m2, m3 + m4, m5 + m6
     d1, d2, d3 = m1 - m2, (m3 - m4) * 2, (m5 - m6) * 0.5
     if m == 4 and count == 4:
@@ -86,7 +86,7 @@ def transform_out(
 
 
 @inline_jit
-def load_four(state: Array, at: int, step: int) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+def _load_four(state: Array, at: int, step: int) -> tuple[Lanes, Lanes, Lanes, Lanes]:
     return (
         load(state, at),
         load(state, at + step),
@@ -96,7 +96,7 @@ def load_four(state: Array, at: int, step: int) -> tuple[Lanes, Lanes, Lanes, La
 
 
 @inline_jit
-def patch_in(state: Array, patch: Map, work: int, to: int) -> None:
+def _patch_in(state: Array, patch: Map, work: int, to: int) -> None:
     """Bᵀ patch B of one patch and LANES maps; beyond its rows and columns the patch is zero."""
     at, pitch, step = patch.at, patch.pitch, patch.maps
     if patch.rows < POINTS or patch.columns < POINTS:
@@ -108,22 +108,22 @@ def patch_in(state: Array, patch: Map, work: int, to: int) -> None:
                 store(state, work + (POINTS * POINTS + y * POINTS + x) * LANES, value)
         at, pitch, step = work + POINTS * POINTS * LANES, POINTS * LANES, LANES
     for y in range(POINTS):
-        transform_in(state, at + y * pitch, step, work + y * POINTS * LANES, LANES)
+        _transform_in(state, at + y * pitch, step, work + y * POINTS * LANES, LANES)
     point = TILES * patch.maps
     for x in range(POINTS):
-        transform_in(state, work + x * LANES, POINTS * LANES, to + x * POINTS * point, point)
+        _transform_in(state, work + x * LANES, POINTS * LANES, to + x * POINTS * point, point)
 
 
 @inline_jit
-def columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) -> None:
+def _columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) -> None:
     """Aᵀ applied to one column of points of one tile, all maps: the first `height` of m rows."""
     point = TILES * maps
     for b in range(0, maps, LANES):
-        transform_out(state, (at + b, point), (to + b, POINTS * point), m, height)
+        _transform_out(state, (at + b, point), (to + b, POINTS * point), m, height)
 
 
 @inline_jit
-def rows_out(state: Array, at: int, m: int, tile: Map) -> None:
+def _rows_out(state: Array, at: int, m: int, tile: Map) -> None:
     """Apply A to the rows of one tile, all maps: the rows and columns of outputs that exist."""
     point = TILES * tile.maps
     for b in range(0, tile.maps, LANES):
@@ -132,7 +132,7 @@ def rows_out(state: Array, at: int, m: int, tile: Map) -> None:
                 (at + b + y * POINTS * point, point),
                 (tile.at + b + y * tile.pitch, tile.maps),
             )
-            transform_out(state, source, target, m, tile.columns)
+            _transform_out(state, source, target, m, tile.columns)
 
 
 @jit
@@ -162,7 +162,7 @@ def correlate(state: Array, filters: Array, layer: Layer, f: int, source: Map, t
                 patch = Map(
                     at, source.pitch, depth, rows + POINTS - m - y, columns + POINTS - n - x
                 )
-                patch_in(state, patch, layer.work, to)
+                _patch_in(state, patch, layer.work, to)
         for x in range(POINTS):
             repeats = Repeats(POINTS, point, TILES * depth, depth * maps, count)
             windows = Windows(patches + x * POINTS * TILES * depth, depth, 0, 1, depth)
@@ -170,13 +170,13 @@ def correlate(state: Array, filters: Array, layer: Layer, f: int, source: Map, t
             product_rows(state, filters, repeats, (layer.products, maps), windows, matrix)
             for i in range(count):
                 height = min(m, rows - (first + i) // across * m)
-                columns_out(
+                _columns_out(
                     state, layer.products + i * maps, maps, m, height, halves + x * point + i * maps
                 )
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * n
             to = target.at + y * target.pitch + x * maps
-            rows_out(
+            _rows_out(
                 state,
                 halves + i * maps,
                 n,

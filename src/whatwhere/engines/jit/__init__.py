@@ -75,7 +75,7 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
     return compiled
 
 
-def own_folder(parent: Path) -> Path:
+def _own_folder(parent: Path) -> Path:
     """Make a folder for the machine code of this user alone, in `parent` or, if another user has
     taken its name, in the home folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else 0
@@ -117,7 +117,7 @@ class MachineCodeCache(FunctionCache):
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)  # raises RuntimeError if no folder is writable
         self.folder, stamp = (
-            own_folder(Path(self.cache_path)),
+            _own_folder(Path(self.cache_path)),
             self._impl.locator.get_source_stamp(),
         )
         self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)

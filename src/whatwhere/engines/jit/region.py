@@ -66,7 +66,7 @@ def axis_weights(memory: Array, w: int, axis: Axis, theta: Pair, inside: int, ou
 
 
 @inline_jit
-def pool_line(memory: Array, z: int, w: int, axis: Axis) -> Lanes:
+def _pool_line(memory: Array, z: int, w: int, axis: Axis) -> Lanes:
     """Σ w e over the elements e along one axis."""
     at = w + axis.weights
     if axis.size == 2:
@@ -95,7 +95,7 @@ def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Lanes:
     pooled = splat(memory, 0)
     for i in range(y.size):
         pooled = fma(
-            pool_line(memory, z + i * y.stride, w, x), load(memory, at + i * y.step), pooled
+            _pool_line(memory, z + i * y.stride, w, x), load(memory, at + i * y.step), pooled
         )
     return pooled
 
@@ -144,7 +144,7 @@ def axis_moments(
     """
     at = w + own.weights
     if own.size == 2:
-        r0, r1 = pool_line(memory, z, w, other), pool_line(memory, z + own.stride, w, other)
+        r0, r1 = _pool_line(memory, z, w, other), _pool_line(memory, z + own.stride, w, other)
         w0, w1 = load(memory, at), load(memory, at + own.step)
         first = formulas.pair_moment(w0, w1, r0, r1)
         return fma(w0, r0, w1 * r1), first, first * (centre * -2.0)
@@ -152,7 +152,7 @@ def axis_moments(
     total, first, second, mean, square = zero, zero, zero, zero, zero
     for i in range(own.size):
         place, weight = coordinate(i, own.size) - centre, load(memory, at + i * own.step)
-        share, q = weight * pool_line(memory, z + i * own.stride, w, other), weight * weight
+        share, q = weight * _pool_line(memory, z + i * own.stride, w, other), weight * weight
         total, first, second = (
             total + share,
             fma(share, place, first),
@@ -196,7 +196,7 @@ class Moments(NamedTuple):
 
 
 @inline_jit
-def fit_pair_moments(
+def _fit_pair_moments(
     memory: Array, z: int, down: int, right: int, power: int, floor: float
 ) -> Moments:
     """`fit_moments` of 2×2: with shares q₀ and q₁ of an axis' two elements, mean (q₁ - q₀) / 2 and
@@ -232,7 +232,7 @@ def fit_moments(
     is no signal."""
     y, x = axes
     if y.size == 2 and x.size == 2:
-        return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)
+        return _fit_pair_moments(memory, z, y.stride, x.stride, power, floor)
     zero = splat(memory, 0)
     largest = zero
     for i in range(y.size):

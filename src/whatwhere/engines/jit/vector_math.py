@@ -49,7 +49,7 @@ class MaskModel(extending.models.PrimitiveModel):
         super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), LANES))
 
 
-def result_type(typingctx: TypingContext, *kinds: types.Type) -> types.Type:
+def _result_type(typingctx: TypingContext, *kinds: types.Type) -> types.Type:
     """Return the type of what is computed from vectors and numbers: a vector if there is one among
     them."""
     vector = next((kind for kind in kinds if isinstance(kind, Vector)), None)
@@ -59,7 +59,7 @@ def result_type(typingctx: TypingContext, *kinds: types.Type) -> types.Type:
     return number if isinstance(number, types.Float) else types.float64
 
 
-def lift(
+def _lift(
     context: BaseContext,
     builder: ir.IRBuilder,
     kind: types.Type,
@@ -101,7 +101,7 @@ def where(
 ) -> Lowering | None:
     """In every lane, `yes` where the condition holds and `no` elsewhere; also for numbers."""
     vector = isinstance(condition, Mask)
-    kind = Vector(condition.dtype) if vector else result_type(typingctx, yes, no)
+    kind = Vector(condition.dtype) if vector else _result_type(typingctx, yes, no)
 
     def codegen(
         context: BaseContext,
@@ -110,13 +110,13 @@ def where(
         arguments: Sequence[ir.Value],
     ) -> ir.Value:
         choices = signature.replace(args=signature.args[1:])
-        return builder.select(arguments[0], *lift(context, builder, kind, choices, arguments[1:]))
+        return builder.select(arguments[0], *_lift(context, builder, kind, choices, arguments[1:]))
 
     return kind(condition, yes, no), codegen
 
 
 @intrinsic
-def has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
+def _has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
     """Tell whether the lanes are float64, as a constant."""
     return types.boolean(a), lambda context, builder, signature, arguments: context.get_constant(
         types.boolean, a.dtype == types.float64
@@ -124,7 +124,7 @@ def has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
 
 
 @intrinsic
-def add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering | None:
+def _add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering | None:
     """a · 2^n for the integer in the last bits of n, which is added to the exponent of a."""
     bits, mantissa = (32, 23) if a.dtype == types.float32 else (64, 52)
 
@@ -146,7 +146,7 @@ def _function(name: str, count: int) -> Callable[..., Any]:
     """Make an LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
 
     def define(typingctx: TypingContext, *kinds: types.Type) -> Lowering | None:
-        kind = result_type(typingctx, *kinds)
+        kind = _result_type(typingctx, *kinds)
 
         def codegen(
             context: BaseContext,
@@ -154,7 +154,7 @@ def _function(name: str, count: int) -> Callable[..., Any]:
             signature: Signature,
             arguments: Sequence[ir.Value],
         ) -> ir.Value:
-            return call(builder, name, *lift(context, builder, kind, signature, arguments))
+            return call(builder, name, *_lift(context, builder, kind, signature, arguments))
 
         return kind(*kinds), codegen
 
@@ -194,7 +194,7 @@ def _operator(
         arguments: Sequence[ir.Value],
     ) -> ir.Value:
         kind = Vector(signature.return_type.dtype)
-        return instruction(builder, *lift(context, builder, kind, signature, arguments))
+        return instruction(builder, *_lift(context, builder, kind, signature, arguments))
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         extending.lower_builtin(symbol, *kinds)(lowered)
@@ -225,17 +225,17 @@ def _lower_neg(
 def exp(a: Lanes) -> Lanes:
     """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
     a = maximum(a, -80.0)
-    shift = SHIFTS[1] if has_float64(a) else SHIFTS[0]
+    shift = SHIFTS[1] if _has_float64(a) else SHIFTS[0]
     shifted = fma(a, 1.4426950408889634, shift)
     r = fma(shifted - shift, -0.6931471805599453, a)
     square = r * r
     e = cubic(r, square, (1 / 24, 1 / 120, 1 / 720, 1 / 5040))
-    if has_float64(a):
+    if _has_float64(a):
         e = fma(
             cubic(r, square, (1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800)), square * square, e
         )
     e = fma(e, square * square, cubic(r, square, (1.0, 1.0, 1 / 2, 1 / 6)))
-    return maximum(add_exponent(e, shifted) - TINY, 0.0)
+    return maximum(_add_exponent(e, shifted) - TINY, 0.0)
 
 
 @inline_jit

@@ -96,7 +96,7 @@ def step(
     g, errors = model.ascend(masked(e, problem.mask), U)
 
     # the features: gradient, shrinkage and projection
-    beta, threshold = step_sizes(problem, state, sizes, g, U)
+    beta, threshold = _step_sizes(problem, state, sizes, g, U)
     p = spec.penalty.shrink(y - lam * beta * g, threshold)
     if model.spec.nonnegative:
         p = p.clamp(min=0)
@@ -128,7 +128,7 @@ class StepSizes(NamedTuple):
     threshold: Tensor
 
 
-def step_sizes(
+def _step_sizes(
     problem: Problem,
     state: IstaState,
     sizes: StepSpec | LearnedSizes | None,

@@ -34,7 +34,7 @@ class FilterSource(NamedTuple):
     version: int
 
 
-def searched_images(spec: InferenceSpec, images: int) -> int:
+def _searched_images(spec: InferenceSpec, images: int) -> int:
     """Return how many images a line search uses; 0 without a line search."""
     if not isinstance(spec.step, LineSearch):
         return 0
@@ -54,7 +54,7 @@ class BatchMemory:
         self.moving = problem.moving
         self.from_zero = from_zero
         self.has_sizes = False
-        self.sample = searched_images(problem.spec, self.N)
+        self.sample = _searched_images(problem.spec, self.N)
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         _, _, height, width = images.shape
@@ -225,10 +225,10 @@ class BatchMemory:
         """Choose the powers of two that keep float16 within its range, from what was loaded; see
         `weights`."""
         size = largest(self.images)
-        unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
+        unit = _to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
         weight = torch.ones_like(unit)
         if self.mask is not None:
-            weight = to_unit(largest(self.mask)).square()
+            weight = _to_unit(largest(self.mask)).square()
         error = unit * weight
         self.common.copy_(
             torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error])
@@ -240,7 +240,7 @@ class BatchMemory:
         if self.holds(model):
             return
         upward = model.upward[: self.top]
-        self.gradient_unit[0] = to_unit(
+        self.gradient_unit[0] = _to_unit(
             torch.stack([f.abs().sum((0, 2, 3)).amax() for f in upward]).prod()
         )
         for k, shape in enumerate(self.shapes):
@@ -282,6 +282,6 @@ def largest(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, torch.inf)
 
 
-def to_unit(size: Tensor) -> Tensor:
+def _to_unit(size: Tensor) -> Tensor:
     """Return the power of two that brings a size to between ½ and 1."""
     return torch.exp2(-torch.frexp(size.where(size > 0, torch.ones_like(size)))[1].float())

@@ -183,7 +183,7 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
         row = image * (GROUPS_H * GROUPS_W) + q
         q_y, q_x = q // GROUPS_W + 0 * image, q % GROUPS_W + 0 * image
         from_y, from_x = q // GROUPS_W * SHAPE.group[0], q % GROUPS_W * SHAPE.group[1]
-        taps = active_taps(tensors.active, step_number, (first, from_y, from_x), SHAPE, M)
+        taps = _active_taps(tensors.active, step_number, (first, from_y, from_x), SHAPE, M)
         steps, bits = tl.sum(taps) * PIECES, tl.sum(taps << tl.arange(0, 32))
     else:
         row = index * M + tl.arange(0, M)
@@ -195,7 +195,7 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
     total = tl.zeros((M, N), tl.float32)
     for step in range(steps):
         if SPARSE:
-            piece, t_y, t_x = step % PIECES, lowest_bit(bits) // R_X, lowest_bit(bits) % R_X
+            piece, t_y, t_x = step % PIECES, _lowest_bit(bits) // R_X, _lowest_bit(bits) % R_X
             bits = tl.where(piece == PIECES - 1, bits & (bits - 1), bits)
         else:
             t_y, t_x, piece = step // (PIECES * R_X), step % R_X, step // R_X % PIECES
@@ -216,7 +216,7 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
 
 
 @triton.jit
-def active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
+def _active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
     """1 for every tap whose region has a feature in any of M images, where `at` is the first image
     and region; otherwise 0."""
     R_Y: tl.constexpr = SHAPE.group_taps[0]
@@ -232,7 +232,7 @@ def active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
 
 
 @triton.jit
-def lowest_bit(bits):
+def _lowest_bit(bits):
     """Return the number of the lowest bit that is set: a power of two is all exponent, as
     float32."""
     return ((bits & -bits).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127
@@ -301,7 +301,7 @@ def unpool_overlapping(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.c
                     if a % DOWN + o_y * DOWN < S_Y and c % RIGHT + o_x * RIGHT < S_X:
                         r_y = c_y * (CELL_Y // DOWN) + a // DOWN - o_y
                         r_x = c_x * (CELL_X // RIGHT) + c // RIGHT - o_x
-                        total += region_element(
+                        total += _region_element(
                             (p, weights),
                             (image, r_y, r_x),
                             tile,
@@ -322,7 +322,7 @@ def unpool_overlapping(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.c
 
 
 @triton.jit
-def region_element(source, region, tile, i: tl.constexpr, j: tl.constexpr, SHAPE: tl.constexpr):
+def _region_element(source, region, tile, i: tl.constexpr, j: tl.constexpr, SHAPE: tl.constexpr):
     """w(i) p(j) of element (i, j) of one region for every row; 0 where there is no such region or
     element."""
     H: tl.constexpr = SHAPE.grid[0]

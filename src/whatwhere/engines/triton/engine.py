@@ -67,7 +67,7 @@ class Prepared:
         """Start from what is given and take all steps. The first run compiles what the second can
         then record."""
         workspace = self.workspace
-        if self.started and is_recordable(problem) and workspace.holds(problem.model):
+        if self.started and _is_recordable(problem) and workspace.holds(problem.model):
             if self.whole is None or not workspace.holds(self.whole[0].model):
                 own = replace(problem, images=problem.images.clone())
                 self.whole = own, record(partial(self.load_and_run, own))
@@ -82,7 +82,7 @@ class Prepared:
         else:
             workspace.run()
         self.used = True
-        self.started |= is_recordable(problem)
+        self.started |= _is_recordable(problem)
 
     def load_and_run(self, problem: Problem) -> None:
         self.load(problem)
@@ -107,7 +107,7 @@ def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def is_recordable(problem: Problem) -> bool:
+def _is_recordable(problem: Problem) -> bool:
     """Tell whether fitting the start takes much of the time and can be recorded, because it waits
     for nothing."""
     # other rules may need numbers of the filters, which wait for the device
@@ -116,7 +116,7 @@ def is_recordable(problem: Problem) -> bool:
     return problem.is_fresh and problem.mask is None and not waits and few
 
 
-def starts_from_zero(problem: Problem) -> bool:
+def _starts_from_zero(problem: Problem) -> bool:
     """Tell whether the first step of a schedule fits the pooling variables as well, because fitting
     them separately takes longer.
 
@@ -144,7 +144,7 @@ class TritonEngine:
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
         require_supported(self.name, unsupported(problem))
-        prepared = prepare(problem, from_zero=starts_from_zero(problem))
+        prepared = prepare(problem, from_zero=_starts_from_zero(problem))
         prepared.solve(problem)
         return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
 

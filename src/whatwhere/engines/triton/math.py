@@ -85,7 +85,7 @@ def element(errors, i: tl.constexpr, SHAPE: tl.constexpr):
 
 
 @triton.jit
-def axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
+def _axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
     """Σ q x and Σ q x² along the axis whose S weights begin with `first`, shaped `like` a
     tensor."""
     mean, square = like * 0, like * 0
@@ -118,8 +118,8 @@ def pooled(errors, w, SHAPE: tl.constexpr):
         )
         second_y, second_x = g * 0, g * 0
     else:
-        mean_y, square_y = axis_means(w, 0, w[0], S_Y)
-        mean_x, square_x = axis_means(w, S_Y, w[0], S_X)
+        mean_y, square_y = _axis_means(w, 0, w[0], S_Y)
+        mean_x, square_x = _axis_means(w, S_Y, w[0], S_X)
         g = w[0] * 0
         first_y, first_x, second_y, second_x = g, g, g, g
         for i in tl.static_range(S_Y):

@@ -40,10 +40,10 @@ def planes_of(size: int) -> int:
 
 
 def round_up(n: int, multiple: int) -> int:
-    return ceil_div(n, multiple) * multiple
+    return _ceil_div(n, multiple) * multiple
 
 
-def ceil_div(n: int, size: int) -> int:
+def _ceil_div(n: int, size: int) -> int:
     return -(-n // size)
 
 
@@ -58,7 +58,7 @@ def cell_sides(pool_shape: Pair, strides: Pair) -> Pair:
     return both(lambda s, t: s if s == t else max(t, 2), pool_shape, strides)
 
 
-def power_of_two(n: int) -> int:
+def _power_of_two(n: int) -> int:
     """Return the least power of two that is no less than n."""
     return 1 << (n - 1).bit_length()
 
@@ -66,7 +66,7 @@ def power_of_two(n: int) -> int:
 def depth_block(inner: int) -> int:
     """Return how many elements of a row one product takes: rows of any length are read in such
     pieces."""
-    return min(64, max(16, power_of_two(inner)))
+    return min(64, max(16, _power_of_two(inner)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LayerShape:
     """The sizes of one layer: B maps of z over C maps below. Pairs of numbers are along rows and
     columns.
 
-    Kernels take it whole, as one constant that they are compiled for. `layer_shape` computes it.
+    Kernels take it whole, as one constant that they are compiled for. `_layer_shape` computes it.
     """
 
     maps: int
@@ -109,13 +109,13 @@ class LayerShape:
     up_depth: int
 
 
-def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) -> LayerShape:
+def _layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) -> LayerShape:
     """Return the shape of a layer over maps of this size."""
     maps, unpooled, grid = regions.shape[0], regions.shape[1:], regions.grid[1:]
     cell = cell_sides(spec.pool_shape, spec.strides)
     area, tiled = math.prod(cell), spec.strides == spec.pool_shape
     blocks, taps = (
-        both(ceil_div, below[1:], cell),
+        both(_ceil_div, below[1:], cell),
         both(lambda s, K: 1 + (s + K - 2) // s, cell, spec.filter_shape),
     )
     block_row, cell_row = area * below[0], area * maps
@@ -139,18 +139,18 @@ def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) 
         cell=cell,
         cell_area=area,
         cell_row=cell_row,
-        cells=both(ceil_div, unpooled, cell),
+        cells=both(_ceil_div, unpooled, cell),
         taps=taps,
         blocks=blocks,
         block_row=block_row,
         group=group,
         group_taps=group_taps,
-        groups=both(ceil_div, blocks, group),
+        groups=both(_ceil_div, blocks, group),
         group_sides=both(operator.mul, group, cell),
         group_row=group_row,
         can_skip=tiled and cell_row >= 64 and math.prod(group_taps) < 32,
-        chunks=ceil_div(maps, CHUNK),
-        places=power_of_two(area),
+        chunks=_ceil_div(maps, CHUNK),
+        places=_power_of_two(area),
         down_tile=depth_block(group_row),
         down_depth=depth_block(cell_row),
         up_depth=depth_block(block_row),
@@ -163,7 +163,7 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
     for spec, regions in zip(
         model.spec.layers, model.at(height, width).regions[:layer], strict=False
     ):
-        shapes.append(layer_shape(spec, below, regions))
+        shapes.append(_layer_shape(spec, below, regions))
         below = regions.grid
     return shapes
 
@@ -202,11 +202,11 @@ def lay_out(f: Tensor, sources: Tensor) -> Tensor:
 def filters_of(G: Tensor, shape: LayerShape) -> Tensor:
     """Return the adjoint of `filter_blocks` for single blocks: every element of a filter is in s
     places of G."""
-    return G.flatten()[block_places(shape, G.device)].sum(1).view(numbered(shape).shape)
+    return G.flatten()[_block_places(shape, G.device)].sum(1).view(numbered(shape).shape)
 
 
 @cache
-def block_places(shape: LayerShape, device: torch.device) -> Tensor:
+def _block_places(shape: LayerShape, device: torch.device) -> Tensor:
     """Return where each element of the filters is in G, [C B K L, s]."""
     sources = filter_blocks(numbered(shape), shape).flatten()
     placed = sources.argsort(stable=True)[int((sources == 0).sum()) :]

@@ -10,15 +10,15 @@ BLOCK = tl.constexpr(256)  # images that a program of `shared_step` takes at a t
 
 
 @triton.constexpr_function
-def sum_block(count):
+def _sum_block(count):
     """Return how many parts a sum takes at a time."""
     return min(512, 1 << (count - 1).bit_length())
 
 
 @triton.jit
-def row_sum(parts, COUNT: tl.constexpr):
+def _row_sum(parts, COUNT: tl.constexpr):
     """Σ parts [N, COUNT] of the image of a program, always in the same order."""
-    SIZE: tl.constexpr = sum_block(COUNT)
+    SIZE: tl.constexpr = _sum_block(COUNT)
     total = tl.zeros((SIZE,), tl.float32)
     for start in range(0, COUNT, SIZE):
         i = start + tl.arange(0, SIZE)
@@ -31,7 +31,7 @@ def row_sum(parts, COUNT: tl.constexpr):
 @triton.jit
 def sum_rows(parts, out, COUNT: tl.constexpr):
     """Σ parts [N, COUNT] → out [N], one program an image."""
-    tl.store(out + tl.program_id(0), row_sum(parts, COUNT))
+    tl.store(out + tl.program_id(0), _row_sum(parts, COUNT))
 
 
 @triton.jit
@@ -39,9 +39,9 @@ def measure(parts, out, factor, BELOW: tl.constexpr, ABOVE: tl.constexpr):
     """Measure the objective's parts of every image, one program each: BELOW parts of ‖e‖², ABOVE of
     the features' sums."""
     image = tl.program_id(0)
-    tl.store(out[0] + image, factor * row_sum(parts[0], BELOW))
-    tl.store(out[1] + image, row_sum(parts[1], ABOVE))
-    tl.store(out[2] + image, row_sum(parts[2], ABOVE))
+    tl.store(out[0] + image, factor * _row_sum(parts[0], BELOW))
+    tl.store(out[1] + image, _row_sum(parts[1], ABOVE))
+    tl.store(out[2] + image, _row_sum(parts[2], ABOVE))
 
 
 @triton.jit
@@ -49,7 +49,7 @@ def line_search(parts, norms, beta, lam, BELOW: tl.constexpr, ABOVE: tl.constexp
     """β of every image, one program each, from the parts of ‖g‖² and ‖M ⊙ R g‖²; or, where `beta`
     is None, these norms, for `shared_step`."""
     image = tl.program_id(0)
-    above, below = row_sum(parts[0], ABOVE), row_sum(parts[1], BELOW)
+    above, below = _row_sum(parts[0], ABOVE), _row_sum(parts[1], BELOW)
     if beta is None:
         tl.store(norms[0] + image, above)
         tl.store(norms[1] + image, below)

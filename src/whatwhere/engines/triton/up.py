@@ -45,7 +45,7 @@ def up(
     common, rows = tensors.common, numbers.rows
     # the error at z: regions side by side have it as a product, all in registers
     if SHAPE.tiled:
-        row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
+        row, errors = _errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
         errors *= tl.load(common + ERROR_UNSCALE)
     else:
         row = tl.program_id(0) // SHAPE.chunks * M + tl.arange(0, M)
@@ -89,7 +89,7 @@ def up(
     # what this layer does with g, by its role
     c = tl.load(common + SCALE)
     if RULE.role == "between":
-        store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
+        _store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
     if RULE.role == "gradient":
         g = store_gradient(tensors, g, tile, part, rows, SHAPE)
         if SHAPE.tiled:
@@ -161,7 +161,7 @@ def either(condition, new, old, COUNT: tl.constexpr):
 
 
 @triton.jit
-def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
+def _store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
     """Hand a pooled error to the layer above, in the order of its blocks."""
     S_Y: tl.constexpr = ABOVE.cell[0]
     S_X: tl.constexpr = ABOVE.cell[1]
@@ -176,7 +176,7 @@ def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
 
 
 @triton.jit
-def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
+def _errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
     """Return a program's rows, and what the error below says about every element of these cells,
     [M, places, maps], times the scale. BY_IMAGE: the rows are one cell of many images, so that
     blocks beyond the border are left out."""
@@ -245,7 +245,7 @@ def propagate(tensors, z_error, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexp
     """Propagate the error at z of a tile of cells, in the scale of the error below."""
     AREA: tl.constexpr = SHAPE.cell_area
     B: tl.constexpr = SHAPE.maps
-    row, errors = errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)
+    row, errors = _errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)
     place = tl.arange(0, SHAPE.places)
     b = tl.program_id(0) % SHAPE.chunks * MAPS + tl.arange(0, MAPS)
     at = (row.to(tl.int64)[:, None, None] * AREA + place[None, :, None]) * B + b[None, None, :]

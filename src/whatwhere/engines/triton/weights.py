@@ -63,13 +63,13 @@ def plane_offset(tile, PLANES: tl.constexpr, B: tl.constexpr):
 
 
 @triton.jit
-def to_plane(x):
+def _to_plane(x):
     """Round a number from -1 to 1 to the nearest that can be stored."""
     return tl.floor(x * UNIT + 0.5).to(tl.int16)
 
 
 @triton.jit
-def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
+def _axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
     """Return what is stored of w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first
     `room` elements: the others do not exist."""
     mu, gamma = theta
@@ -78,7 +78,7 @@ def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
         d = formulas.pair_difference(mu, gamma)
         if RAGGED:
             d = tl.where(room > 1, d, -1.0)
-        planes = (to_plane(d),)
+        planes = (_to_plane(d),)
     elif S > 2:
         top = mu * 0 - float("inf")
         for i in tl.static_range(S):
@@ -93,7 +93,7 @@ def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
             total += tl.where(room > i, root * root, 0.0)
         for i in tl.static_range(S):
             root = tl.exp((formulas.exponent(i - (S - 1) / 2, mu, gamma) - top) / 2)
-            plane = to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0))
+            plane = _to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0))
             planes = planes + (plane,)  # noqa: RUF005
     return planes
 
@@ -117,8 +117,8 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
 def region_planes(y, x, room_y, room_x, SHAPE: tl.constexpr):
     """Return what is stored of the weights of a region within one map, from θ along rows and
     columns."""
-    planes = axis_planes(y, room_y, SHAPE.pool_shape[0], SHAPE.ragged[0])
-    return planes + axis_planes(x, room_x, SHAPE.pool_shape[1], SHAPE.ragged[1])
+    planes = _axis_planes(y, room_y, SHAPE.pool_shape[0], SHAPE.ragged[0])
+    return planes + _axis_planes(x, room_x, SHAPE.pool_shape[1], SHAPE.ragged[1])
 
 
 @triton.jit

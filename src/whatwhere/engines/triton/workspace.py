@@ -46,7 +46,7 @@ class DownPass(NamedTuple):
     t: int | None
 
 
-def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
+def _down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
     """Return how `down` is launched over this many rows."""
     if rows <= FEW_ROWS:
         return DOWN_SINGLE if rows <= SINGLE_ROWS // 2 else DOWN_FEW
@@ -55,7 +55,7 @@ def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
     return options | {"maxnreg": 80} if sparse else options
 
 
-def up_registers(shape: LayerShape, role: str, fit: bool) -> dict[str, int]:
+def _up_registers(shape: LayerShape, role: str, fit: bool) -> dict[str, int]:
     """Return the registers that suffice for `up`: with fewer, more programs share a processor."""
     if fit or shape.cell not in ((1, 1), (2, 2)):
         return {}
@@ -219,7 +219,7 @@ class Workspace(BatchMemory):
         rows = way.images * shape.groups[0] * shape.groups[1]
         # only the top's regions are marked, and only large batches gain by leaving regions out
         sparse = way.t is not None and k == self.top and shape.can_skip and rows > FEW_ROWS
-        options = down_options(shape, rows, sparse)
+        options = _down_options(shape, rows, sparse)
         tiles = triton.cdiv(rows, options["M"])
         if sparse:  # a program's rows are one block of many images
             tiles = triton.cdiv(way.images, options["M"]) * (rows // way.images)
@@ -340,7 +340,7 @@ class Workspace(BatchMemory):
             if role == "gradient":
                 tensors = tensors._replace(z=self.trial_z)
             rule = replace(rule, by_image=by_image)
-            options = launch | up_registers(shape, role, fit)
+            options = launch | _up_registers(shape, role, fit)
             up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
             return
         # regions that overlap share elements: the error at z goes through memory

@@ -513,7 +513,7 @@ function listen() {
   chosenPanel();
   reachBar();
   followPointer();
-  renameDialog(say);
+  renameDialog(say, show);
   tryDialog();
   exchangePanel(afterwards, (state) => {
     takeLabels(state);

@@ -63,7 +63,7 @@ function classRow(name, said, members, { give, look, rename }) {
   const isNone = name === shared.page.noneOfThese;
   const row = make("div", { class: isNone ? "class-row none-row" : "class-row" }, button);
   if (said > 0 && !isNone) {
-    const title = `Rename ${name}, join it with another class, or remove its labels (F2)`;
+    const title = `Rename ${name}, choose its colour, join it with another class, or remove its labels (F2)`;
     row.append(make("button", { class: "look", "aria-label": title, title, onclick: () => rename(name) }, "✎"));
   }
   if (members > 0) {

@@ -22,7 +22,7 @@ export const KEYS = [
   ["w", "why does it have this class?"],
   ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
   ["Enter, ↓", "while pictures light up: give them the class, too; ↓ goes to them, then ← → and ↓ take one out, ↑ puts it back"],
-  ["F2", "on a class: rename it, join it with another, or remove its labels"],
+  ["F2", "on a class: rename it, choose its colour, join it with another, or remove its labels"],
   ["+, −", "on the map: zoom; a wheel and two fingers zoom as well, Alt and a drag move the map"],
   ["Space", "choose the picture, or take it out"],
   ["Ctrl+Enter", "confirm all pictures of the class on screen"],
