@@ -243,33 +243,34 @@ export class PictureMap {
     drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", inks.text);
   }
 
-  /** A picture that lights up: whole, in a broken black and white frame. @param {CanvasRenderingContext2D} context @param {number} row */
-  #drawLit(context, row) {
-    this.#drawFramed(context, row, { size: this.side + 7, outer: 4, inner: 4, dash: [5, 4] });
-  }
-
-  /** Black and white, or white and black: no class has them. @param {CanvasRenderingContext2D} context @param {number} row */
-  #drawChosen(context, row) {
-    this.#drawFramed(context, row, { size: this.side + 9, outer: 7, inner: 4, dash: [] });
-  }
-
   /**
-   * A picture in a frame of two lines, one over the other.
+   * A picture above the others, whole, in a frame of two colours that no class has: black and white, or white and black.
    * @param {CanvasRenderingContext2D} context
    * @param {number} row
-   * @param {{ size: number, outer: number, inner: number, dash: number[] }} frame its side, the widths of the lines, and the dashes of the inner one
+   * @param {{ wider: number, outer: number, dash: number[] }} frame how much wider it is than the picture; the width of its outer line
    */
-  #drawFramed(context, row, { size, outer, inner, dash }) {
+  #drawFramed(context, row, { wider, outer, dash }) {
     const { x, y } = this.at(row);
+    const size = this.side + wider;
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
     context.lineWidth = outer;
     context.strokeStyle = inks.panel;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.lineWidth = inner;
+    context.lineWidth = 4;
     context.strokeStyle = inks.text;
     context.setLineDash(dash);
     context.strokeRect(x - size / 2, y - size / 2, size, size);
     context.setLineDash([]);
+  }
+
+  /** A picture that lights up: in a broken frame. @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawLit(context, row) {
+    this.#drawFramed(context, row, { wider: 7, outer: 4, dash: [5, 4] });
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawChosen(context, row) {
+    this.#drawFramed(context, row, { wider: 9, outer: 7, dash: [] });
   }
 
   // Pointer and keys ---------------------------------------------------------------------------------------------
