@@ -97,7 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.only,
         )
         names, scale = list(dict.fromkeys(tables)), read_scale(given.scale)
-        remaining = reproduce(names, scale, options, print).remaining
+        outcome = reproduce(names, scale, options, print)
+        remaining = outcome.remaining
+        if given.again and outcome.known and not outcome.measured and not remaining:
+            print(f"These were measured by an earlier --again. Delete {cache} to measure again.")
         print_tables(names, scale, options.results)
     if "sentences" in given.names:
         from reproduction.sentences import write

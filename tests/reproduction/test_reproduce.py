@@ -200,6 +200,15 @@ def test_the_work_that_is_left_is_that_of_the_jobs_and_their_trainings(scale, me
     assert Pace(jobs, evaluator, evaluator.results).left(1, 10.0) == 0, "nothing is known"
 
 
+def test_again_says_so_where_all_was_measured_again_before(monkeypatch, tmp_path, capsys):
+    known = Outcome(measured=0, known=4, unavailable=0, remaining=0)
+    monkeypatch.setattr(program, "reproduce", lambda *_: known)
+    assert main(["pooling", "--again", "--cache", str(tmp_path)]) == 0
+    assert f"Delete {tmp_path / 'again'} to measure again." in capsys.readouterr().out
+    assert main(["pooling", "--cache", str(tmp_path)]) == 0
+    assert "Delete" not in capsys.readouterr().out
+
+
 def test_again_measures_into_a_folder_of_its_own(calls, tmp_path, capsys):
     assert main(["pooling", "--again", "--cache", str(tmp_path)]) == 0
     (_, _, options) = calls[0]

@@ -243,32 +243,34 @@ export class PictureMap {
     drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", inks.text);
   }
 
-  /** A picture that lights up: whole, in a broken black and white frame. @param {CanvasRenderingContext2D} context @param {number} row */
-  #drawLit(context, row) {
+  /**
+   * A picture above the others, whole, in a frame of two colours that no class has: black and white, or white and black.
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} row
+   * @param {{ wider: number, outer: number, dash: number[] }} frame how much wider it is than the picture; the width of its outer line
+   */
+  #drawFramed(context, row, { wider, outer, dash }) {
     const { x, y } = this.at(row);
-    const size = this.side + 7;
+    const size = this.side + wider;
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
-    context.lineWidth = 4;
+    context.lineWidth = outer;
     context.strokeStyle = inks.panel;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
+    context.lineWidth = 4;
     context.strokeStyle = inks.text;
-    context.setLineDash([5, 4]);
+    context.setLineDash(dash);
     context.strokeRect(x - size / 2, y - size / 2, size, size);
     context.setLineDash([]);
   }
 
+  /** A picture that lights up: in a broken frame. @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawLit(context, row) {
+    this.#drawFramed(context, row, { wider: 7, outer: 4, dash: [5, 4] });
+  }
+
   /** @param {CanvasRenderingContext2D} context @param {number} row */
   #drawChosen(context, row) {
-    const { x, y } = this.at(row);
-    const size = this.side + 9;
-    drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
-    // Black and white, or white and black: no class has them.
-    context.lineWidth = 7;
-    context.strokeStyle = inks.panel;
-    context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.lineWidth = 4;
-    context.strokeStyle = inks.text;
-    context.strokeRect(x - size / 2, y - size / 2, size, size);
+    this.#drawFramed(context, row, { wider: 9, outer: 7, dash: [] });
   }
 
   // Pointer and keys ---------------------------------------------------------------------------------------------
