@@ -143,7 +143,7 @@ def row_of(noisy: Pixels, truth: Pixels, restore: Any, blurred_by: float) -> dic
     if found is None:
         return None
     settings = CameraSettings()
-    sigmas = [fit_width(found.deviations[:, p])[1] for p in range(3)]
+    widths, sigmas = zip(*(fit_width(found.deviations[:, p]) for p in range(3)), strict=True)
     unit = (y - low) / span
     with torch.no_grad():
         middle = unit.mean()
@@ -158,6 +158,7 @@ def row_of(noisy: Pixels, truth: Pixels, restore: Any, blurred_by: float) -> dic
     light = _brightness(r)
     return {
         "score": round(score if mean >= settings.weakest else -99.0, 4),
+        "widths": widths,
         "sigmas": [round(sigma, 6) for sigma in sigmas],
         "rr": float(r.square().mean()),
         "rn": float((r * n).mean()),
@@ -193,7 +194,9 @@ def table(a: argparse.Namespace) -> None:
         low, high = settings.shares
         share = low + (high - low) * _ramp(row["energy"], settings.energy)
         limit = settings.textured + (1 - settings.textured) * _ramp(row["flat"], settings.flat)
-        return min(share, high * limit)
+        light, *colours = row["widths"]
+        wider = _ramp(sum(colours) / 2 - light, settings.coloured)
+        return min(share, high * limit, settings.plain + (1 - settings.plain) * wider)
 
     ways: dict[str, Callable[[dict[str, Any]], float]] = {"rule": rule}
     ways |= {f"{share}": lambda _, share=share: share for share in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)}

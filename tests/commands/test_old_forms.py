@@ -38,6 +38,10 @@ def answer(words: list[str]) -> str:
             "whatwhere download mnist --from '~/mnist'",
         ),
         (
+            ["svm", "mnist", "--device", "cpu"],
+            "whatwhere svm PICTURES mnist --device cpu",
+        ),
+        (
             ["denoise", "a.png", "b c.png", "--noise", "0.1"],
             "whatwhere denoise a.png --out 'b c.png' --noise 0.1",
         ),

@@ -17,7 +17,7 @@ import tiny_training as tiny
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import RunError, SpecError
 from whatwhere.learning import TrainingStopped, processes
-from whatwhere.learning.processes import Meeting, ProcessGroup
+from whatwhere.learning.processes import Meeting, ProcessesDiffer, ProcessGroup
 from whatwhere.model import load
 from whatwhere.spec import LineSearch
 
@@ -149,6 +149,29 @@ def test_an_error_of_the_first_process_ends_the_others_with_its_words(tmp_path):
     assert join(start(2, expect_error_as, tmp_path)) == [0, 0]
     assert "already has a finished run" in (tmp_path / "error0").read_text()
     assert "already has a finished run" in (tmp_path / "error1").read_text()
+
+
+def train_what_differs(rank, count, port, folder: Path, what: str) -> None:
+    """The last process has other images or settings; each writes down how it ends."""
+    as_rank(rank, count, port)
+    images, recipe = tiny.images(IMAGES), tiny.recipe()
+    if rank == count - 1:
+        if what == "settings":
+            recipe = replace(recipe, seed=recipe.seed + 1)
+        else:
+            images = images[:-2] if what == "fewer images" else images * 0.5
+    try:
+        tiny.train(recipe, images, folder / "run", timeout=60.0)
+    except ProcessesDiffer as error:
+        (folder / f"error{rank}").write_text(f"{error.what} {error.ranks}")
+
+
+@pytest.mark.parametrize("what", ["settings", "fewer images", "other images"])
+def test_processes_with_other_images_or_settings_raise_in_all(what, tmp_path):
+    """Fewer images ended a process without a word, and others were learned together."""
+    assert join(start(3, train_what_differs, tmp_path, what)) == [0, 0, 0]
+    for rank in range(3):
+        assert (tmp_path / f"error{rank}").read_text() == f"{what.split()[-1]} (2,)"
 
 
 # Training in a stream -----------------------------------------------------------------------------

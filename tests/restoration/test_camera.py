@@ -64,9 +64,24 @@ def test_a_part_is_removed_where_the_estimate_may_be_texture() -> None:
     edges[1:, 1:] = (clean[0].diff(dim=0)[:, 1:].abs() + clean[0].diff(dim=1)[1:].abs()) > 0.01
     near = torch.nn.functional.max_pool2d(edges[None], 9, 1, 4)[0]
     assert share_of_camera_noise(noise * (0.2 + 2 * near), clean, sigma) <= 0.9 * 0.7 + 1e-9
+    assert share_of_camera_noise(noise, clean, sigma, 0.3) == pytest.approx(0.3)
     # nothing to measure
     assert share_of_camera_noise(0 * noise, clean, sigma) <= 0.5
     assert share_of_camera_noise(noise[:, :7, :7], clean[:, :7, :7], sigma) > 0.4
+
+
+def test_half_is_removed_of_noise_whose_colours_are_as_sharp_as_its_brightness() -> None:
+    """A camera interpolates colours, so that their noise is blurred more."""
+    truth, given = camera_picture()
+    assert estimate_noise(given).removed > 0.7
+    sharp = torch.stack([blurred(0.75, (192, 192), seed) for seed in (2, 3, 4)])
+    noise = estimate_noise(truth + 0.03 * sharp)
+    assert noise.correlation == pytest.approx(0.75, abs=0.16)
+    assert noise.removed == 0.5
+    assert "may be texture, is removed by 50%" in noise.summary()
+    clean = denoise((truth + 0.03 * sharp)[None], DENOISER, noise)[0]
+    left = error(clean, truth) / error(0.03 * sharp, 0 * truth)
+    assert 0.45 < left < 0.65
 
 
 def test_a_texture_that_was_taken_for_noise_stays() -> None:

@@ -16,6 +16,7 @@ from whatwhere.commands.inputs import (
     read_images,
     with_preset,
 )
+from whatwhere.commands.old_forms import WithoutPictures
 from whatwhere.commands.outputs import Report, Stages
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.errors import command as command_line
@@ -40,7 +41,13 @@ class _SvmOptions(Checked):
     C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
 
 
-@command(_SvmOptions, EXECUTION, (Recipe, "inference descriptor"), flags="device")
+@command(
+    _SvmOptions,
+    EXECUTION,
+    (Recipe, "inference descriptor"),
+    flags="device",
+    old=(WithoutPictures(),),
+)
 def svm(
     images: str,
     run: Path,

@@ -100,6 +100,18 @@ class Reordered:
         return command_line("whatwhere", *grammar.command, *new, *options)
 
 
+@dataclass(frozen=True)
+class WithoutPictures:
+    """A model alone, of a command that took the pictures that the model had learned from."""
+
+    def new_line(self, words: Sequence[str], grammar: Grammar) -> str | None:
+        """Put a word for the pictures before the model."""
+        arguments, options = _sort(words, grammar.takes)
+        if len(arguments) != 1 or not is_model(arguments[0]):
+            return None
+        return command_line("whatwhere", *grammar.command, "PICTURES", *arguments, *options)
+
+
 def _sort(words: Sequence[str], takes: frozenset[str | None]) -> tuple[list[str], list[str]]:
     """Sort the words of a line into arguments and options with their values."""
     arguments: list[str] = []

@@ -13,7 +13,7 @@ gloo before every sum on GPUs.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -124,6 +124,22 @@ class ProcessGroup:
             return holds
         return bool(self.all_reduce_sum(torch.tensor([float(holds)])) > 0)
 
+    def require_same(self, what: str, value: str) -> None:
+        """Raise an error in all processes if one of them has another value than process 0.
+
+        what  the name of what is compared, such as "images"
+        """
+        if self.meeting is None:
+            return
+        store = self.meeting.store
+        store.set(f"same/{what}/{self.rank}", value)
+        self.any(False)  # all have stored theirs
+        values = [store.get(f"same/{what}/{rank}") for rank in range(self.world_size)]
+        self.any(False)  # all have read them, so the one that keeps them may leave
+        others = [rank for rank, other in enumerate(values) if other != values[0]]
+        if others:
+            raise ProcessesDiffer(what, others)
+
     def main_first(self, work: Callable[[], None]) -> None:
         """Do this in process 0 while the others wait. If it raises an error, they raise it too."""
         if self.meeting is None:
@@ -182,6 +198,25 @@ class ProcessGroup:
 
 class ProcessLost(RunError):
     """Another process of the training ended, or does not answer."""
+
+
+class ProcessesDiffer(RunError):
+    """Processes of one training that were not given the same.
+
+    what    what differs, such as "images"
+    ranks   the processes that have another value than process 0
+    """
+
+    def __init__(self, what: str, ranks: Sequence[int]) -> None:
+        self.what = what
+        self.ranks = tuple(ranks)
+        who = f"Process {ranks[0] + 1} (rank {ranks[0]}) has"
+        if len(ranks) > 1:
+            who = f"The processes of ranks {listed(ranks)} have"
+        super().__init__(
+            f"{who} other {what} than process 1 (rank 0). Give the same {what} to all processes of"
+            " a training, also on other machines."
+        )
 
 
 def torchrun_words() -> list[str]:

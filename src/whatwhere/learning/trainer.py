@@ -45,6 +45,7 @@ from whatwhere.learning.training_data import (
     TrainingData,
     open_images,
     open_stream,
+    quick_fingerprint,
     stream_recipe,
 )
 from whatwhere.model import DeconvNet, Problem
@@ -219,6 +220,7 @@ def _run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -
     first = job.images.first_images()[:1]
     with torch.no_grad(), ExitStack() as closing:
         processes = closing.enter_context(open_processes(device, job.options.timeout))
+        _require_same_job(job, processes)
         model = (job.start or _first_model(recipe, job.images)).to(device)
         data = closing.enter_context(open_data(job, model, folder, processes))
         engines = resolve_engines(job.options.engine, model, make_target(model, first).v, recipe)
@@ -250,6 +252,13 @@ def _run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -
             raise
     name = "" if folder is None else folder.resolve().name
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
+
+
+def _require_same_job(job: TrainingJob, processes: ProcessGroup) -> None:
+    """Raise an error in all processes if they were not given the same settings and images."""
+    processes.require_same("settings", repr(job.recipe))
+    if isinstance(job.images, SizedStream) and processes.world_size > 1:
+        processes.require_same("images", quick_fingerprint(job.images.images))
 
 
 def _run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:

@@ -186,7 +186,9 @@ def _in_units(
     if noise.is_uniform:
         sigma = scale * noise.sigma
         covariance = tuple(tuple(scale**2 * v for v in row) for row in noise.covariance)
-        return NoiseEstimate(0.0, sigma, 0.0, noise.correlation, covariance, source, error, points)
+        return replace(
+            noise, sigma=sigma, covariance=covariance, source=source, error=error, points=points
+        )
     gain = scale * noise.gain
     dark = low + scale * (noise.offset - noise.sigma**2 / noise.gain)
     offset = max(dark, min(low, 0.0) if low < 0 else 0.0)

@@ -38,7 +38,8 @@ class NoiseEstimate:
     points       brightness, variance and number of blocks of the groups of blocks that the line
                  was fitted to
     removed      share of the noise that `denoise` removes: below 1 for an estimate that is so weak
-                 that it does not show, and that a clean picture may have
+                 that it does not show, and that a clean picture may have; and for correlated noise
+                 that may be texture
 
     >>> ww.restoration.NoiseEstimate(gain=0.01, sigma=0.02).variance_at(0.5)
     0.0054
@@ -128,7 +129,7 @@ class NoiseEstimate:
             words += f", correlated over {self.correlation:.1f} pixels"
         if self.removed < 1:
             left = "stays" if self.removed == 0 else f"is removed by {self.removed:.0%}"
-            words += f", too faint to show, {left}"
+            words += f", {'may be texture' if self.correlation else 'too faint to show'}, {left}"
         return words
 
     def to_json(self) -> str:

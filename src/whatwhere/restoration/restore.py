@@ -186,7 +186,8 @@ def _remove_noise_of_one(
         stable = noise.stabilise(image.double())
         clean = _clean_stable(model, stable, noise, 1.0, spec, progress)
         clean = noise.restore_units(clean).to(image)
-    return image.lerp(clean, noise.removed)
+    # of correlated noise, no more than this share was removed
+    return clean if noise.covariance else image.lerp(clean, noise.removed)
 
 
 def _clean_stable(
@@ -203,7 +204,7 @@ def _clean_stable(
     image = (stable - middle).to(model.dtype)
     if noise.covariance:
         levels = [level * sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
-        clean = _remove_camera_noise(model, image, levels, spec, progress)
+        clean = _remove_camera_noise(model, image, levels, noise.removed, spec, progress)
     elif noise.correlation:
         clean = _at_half_size(model, image, noise.correlation, level, spec, progress)
     else:
@@ -282,6 +283,7 @@ def _remove_camera_noise(
     model: Denoiser | Tensor,
     image: Tensor,
     levels: list[float],
+    most: float,
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
@@ -303,7 +305,7 @@ def _remove_camera_noise(
 
     with torch.no_grad():
         clean = restore_colour(restore, image[0], stronger)[None]
-    share = share_of_camera_noise((image - clean)[0], clean[0], levels[0])
+    share = share_of_camera_noise((image - clean)[0], clean[0], levels[0], most)
     return image.lerp(clean, share)
 
 

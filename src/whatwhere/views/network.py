@@ -16,9 +16,6 @@ from whatwhere.errors import MissingExtra
 from whatwhere.spec.checks import Within
 from whatwhere.views.view import MapView
 
-_MEAN = 0.45  # of the values that the network learned from, and their deviation
-_DEVIATION = 0.225
-
 
 @dataclass(frozen=True)
 class Network(MapView):
@@ -58,7 +55,7 @@ class Network(MapView):
     def __call__(self, pictures: Tensor) -> list[Tensor]:
         v = self._resized(_as_rgb(pictures))
         network = _efficientnet_lite0()
-        v = (v - _MEAN) / _DEVIATION
+        v = (v - 0.45) / 0.225  # mean and deviation of the values that it learned from
         with torch.no_grad():
             if not self.blocks:
                 return [network.extract_features(v)]

@@ -14,8 +14,6 @@ from whatwhere.spec.checks import Count, Positive, Within
 from whatwhere.views.colour import opponent
 from whatwhere.views.view import MapView
 
-_DARK = 1e-3  # strength that is added before logarithms, so that flat parts are alike
-
 
 @dataclass(frozen=True)
 class Patterns(MapView):
@@ -30,6 +28,7 @@ class Patterns(MapView):
     scales        how often the picture is halved, less one
     side          side of the squares to which pictures are scaled, in pixels
     wavelength    of the waves, in pixels of each scale
+    dark          strength that is added before logarithms, so that flat parts are alike
     correlations  factor of the correlations, with which they vary about as much as the logarithms
                   (median of 17 sets)
 
@@ -43,6 +42,7 @@ class Patterns(MapView):
     scales: Count = 3
     side: Annotated[int, Within(16)] = 64
     wavelength: Positive = 4.0
+    dark: Positive = 1e-3
     correlations: Positive = 1.8
 
     @property
@@ -81,17 +81,17 @@ class Patterns(MapView):
                 mean = F.adaptive_avg_pool2d(strengths, cells)
                 square = F.adaptive_avg_pool2d(strengths.square(), cells)
                 deviation = (square - mean.square()).clamp(min=0).sqrt()
-                parts += [(mean + _DARK).log().flatten(1), (deviation + _DARK).log().flatten(1)]
-            parts.append(self.correlations * _correlations(strengths))
+                parts += [(part + self.dark).log().flatten(1) for part in (mean, deviation)]
+            parts.append(self.correlations * _correlations(strengths, self.dark))
         return torch.cat(parts, 1).float().cpu()
 
 
-def _correlations(maps: Tensor) -> Tensor:
+def _correlations(maps: Tensor, dark: float) -> Tensor:
     """Correlations of maps [n, D, h, w] over their places, of each pair once, [n, D (D - 1) / 2];
     near 0 for maps that hardly vary."""
     rows = maps.flatten(2)
     rows = rows - rows.mean(2, keepdim=True)
-    floor = _DARK * rows.shape[2] ** 0.5
+    floor = dark * rows.shape[2] ** 0.5
     rows = rows / (rows.norm(dim=2, keepdim=True) + floor)
     first, second = torch.triu_indices(maps.shape[1], maps.shape[1], 1).unbind()
     return (rows @ rows.transpose(1, 2))[:, first, second]
