@@ -71,6 +71,17 @@ def test_a_waveform_whose_peaks_are_in_the_noise_is_found_by_its_energy() -> Non
     assert float(best.amax(1).min()) > 0.9
 
 
+def test_noise_does_not_split_a_waveform() -> None:
+    """Its pieces have a place with few of them by chance, as near as no two waveforms can be."""
+    rng = np.random.default_rng(3)
+    peaks = 100 + np.cumsum(rng.integers(80, 200, 600))
+    patterns = np.array([[12.0, 6, 4, 8], [2.2, 2.2, 2.2, 2.2]])
+    x = rng.standard_normal((4, peaks[-1] + 100))
+    for n, at in enumerate(peaks):
+        x[:, at - 12 : at - 12 + LENGTH] += patterns[n % 2][:, None] * shapes()[0]
+    assert len(choose_settings(signals(x.astype(np.float32))).waveforms) == 1
+
+
 def test_the_rest_of_a_drift_is_no_weak_waveform() -> None:
     """It comes and goes, so it is no normal noise."""
     rng = np.random.default_rng(4)
