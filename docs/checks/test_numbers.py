@@ -213,6 +213,16 @@ def test_the_points_that_unpooling_finds_are_those_of_their_study() -> None:
         assert f"{words} {found:.1f} %" in how_to
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/howto").glob("*.md")), ids=lambda p: p.stem)
+def test_a_how_to_has_at_most_800_words(path: Path) -> None:
+    """Results belong on the pages of results, and reasons on those of explanation."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"<!--.*?-->|^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    assert len(re.findall(r"\w\S*", text)) <= 800
+
+
 def test_the_reference_has_every_key_of_the_labelling_page() -> None:
     script = ROOT / "src/whatwhere/html/assets/label_keys.js"
     keys = re.findall(r'^  \["(.*?)", "(.*?)"\],$', script.read_text(encoding="utf-8"), re.M)

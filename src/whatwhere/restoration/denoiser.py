@@ -263,7 +263,7 @@ def plane_restorer(
 
 
 class _TwoPasses:
-    """Report two passes over a plane, of which the second may be left out, as one."""
+    """Report two passes over a plane as one; the second may be left out."""
 
     def __init__(self, progress: Progress | None, pixels: int) -> None:
         self._progress = progress

@@ -32,7 +32,7 @@ class EstimationSettings:
     quantile     of the blocks of about one brightness: texture raises the mean, a minimum depends
                  on chance
     bins         groups of equal width in brightness, before groups of few blocks are joined
-    fewest       blocks in a group, of which neighbours share half their pixels
+    fewest       blocks in a group; neighbours share half their pixels
     clipped      share of a block's pixels with the darkest or the brightest value of the picture
                  from which on its noise was cut off
     model_error  relative error of a group's variance that more blocks do not reduce

@@ -60,7 +60,7 @@ def save_onnx(
 
     denoiser  such as `load_denoiser()`
     path      the file to write
-    spec      settings, of which `quality` counts: the number of shifts of the grid
+    spec      settings; only `quality` counts, the number of shifts of the grid
 
     >>> import pathlib
     >>> import tempfile

@@ -264,7 +264,7 @@ def restore_picture(
 def _restore_film(
     task: Task, model: Denoiser | Tensor, images: Images, progress: Callable[[int], None]
 ) -> tuple[list[np.ndarray], list[NoiseEstimate]]:
-    """Restore the pages of a film, of which only those that are averaged are read at a time."""
+    """Restore the pages of a film; only those that are averaged are in memory at a time."""
     count = len(images)
     noise = task.noise
     estimates = []

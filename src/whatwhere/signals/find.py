@@ -309,7 +309,7 @@ def limits_of(
     noise = waveform_noise(model, picture, grid)
 
     def limits(deviations: float, by_lam: float, share: float) -> Limits:
-        """Return limits in deviations of the noise, of which λ has `lam_deviations`."""
+        """Return limits in deviations of the noise; λ is `lam_deviations` of them."""
         amplitude = deviations * noise.deviations
         if not isinstance(spec.lam, AutoLam):
             # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
