@@ -6,11 +6,15 @@ Needs scikit-image.
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import skimage.data
 import torch
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
@@ -29,7 +33,24 @@ def side_by_side(pictures: list[torch.Tensor], file: Path) -> None:
     )
 
 
+def noise_line() -> None:
+    """Six crops of a photograph with the noise of photons: their variance against brightness."""
+    random = np.random.default_rng(0)
+    photograph = load_sample_image("flower.jpg").mean(2)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(6):
+            crop = photograph[200:328, 90 * number : 90 * number + 128]
+            noisy = random.poisson(crop / 4) * 4  # a photon adds 4 of 255
+            pixels = noisy.clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(Path(folder) / f"{number}.png")
+        command = ["whatwhere", "denoise", folder, "--out", f"{folder}/clean", "--alike"]
+        subprocess.run(
+            [*command, "--draw-noise", str(IMAGES / "noise-line.png"), "--overwrite"], check=True
+        )
+
+
 def main() -> None:
+    noise_line()
     random = torch.Generator().manual_seed(0)
     denoiser = ww.restoration.load_denoiser()
     pixels = skimage.data.chelsea()[60:188, 120:248]

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "benchmarks/labels/few_labels_tables.py": "joins rows as the tables before it",
     "benchmarks/labels/labelling_page.py": "the labelling page and its server",
     "benchmarks/labels/map_frames.py": "the labelling page and its server",
+    "benchmarks/labels/must_hold.py": "describes pictures as `label` does",
     "benchmarks/labels/one_example.py": "compares other forms of the metric",
     "benchmarks/labels/one_rule.py": "compares other forms of the metric and of the graph",
     "benchmarks/labels/plain_views.py": "the views that the page begins with",

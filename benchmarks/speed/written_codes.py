@@ -20,7 +20,6 @@ import torch
 
 import whatwhere as ww
 from benchmarks.machine import machine
-from whatwhere.codes.settings import EncodeOptions
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SPEC = ww.InferenceSpec(steps=20)
@@ -37,8 +36,8 @@ def mosaics(count: int, side: int, border: int) -> np.ndarray:
 
 def written(model: ww.DeconvNet, pictures: np.ndarray, where: bool, finishing: int) -> float:
     """Return how many pictures a second are inferred and written."""
-    limits = replace(EncodeOptions().limits, finishing=finishing)
-    options = EncodeOptions(where=where, limits=limits)
+    limits = replace(ww.codes.EncodeOptions().limits, finishing=finishing)
+    options = ww.codes.EncodeOptions(where=where, limits=limits)
     with tempfile.TemporaryDirectory() as folder:
         ww.codes.write_codes(f"{folder}/first.npz", model, pictures[:32], SPEC, options=options)
         began = time.perf_counter()

@@ -229,10 +229,10 @@ def test_tables_without_a_prior() -> None:
 
 def test_simulated_recordings_are_reported_as_measured() -> None:
     measured = json.loads(
-        (ROOT / "benchmarks/signals/results/recordings.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/signals/results/recordings_present.json").read_text(encoding="utf-8")
     )
     rows = [row for row in measured["rows"] if row["method"] == "whatwhere"]
-    text = page("docs/howto/signals.md")
+    text = page("docs/results/recordings.md")
     assert f"{len(rows)} simulated recordings" in text
     assert f"find at least {100 * min(row['recall'] for row in rows):.1f} % of the events" in text
     of_readme = f"at least {100 * min(row['recall'] for row in rows):.1f} % of the events in"

@@ -95,7 +95,6 @@ def walk(name: str, made: Served, opened: Opened) -> None:
     taps = name == "phone"
 
     def point(selector: Any) -> None:
-        selector.scroll_into_view_if_needed()
         if taps:
             selector.tap()
         else:

@@ -38,6 +38,7 @@ _KINDS = {
     "neighbours": "a place that does not fit the places around it",
     "rows": "a change from one band of rows to the next",
     "columns": "a change from one band of columns to the next",
+    "colour": "a colour that normal pictures do not have there",
     "places": "a place that is unlike the same place of normal pictures",
     "whole": "the picture as a whole",
 }

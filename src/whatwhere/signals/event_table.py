@@ -98,7 +98,15 @@ def read_events(path: Path, channel_names: Sequence[str] | None = None) -> Event
     """Read a table of events; columns that it does not have are unknown, and rows may have been
     removed.
 
+    path           a .csv file that `whatwhere events` or `Events.to_csv` wrote
     channel_names  names that stand for the numbers of channels
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
+    >>> noise = np.random.default_rng(0).normal(size=5000)
+    >>> events = ww.find_events(model, noise, ww.InferenceSpec(lam=0.5), threshold=0, tile=1024)
+    >>> events.to_csv("events.csv")
+    >>> len(ww.signals.read_events("events.csv")) == len(events)
+    True
     """
     with open_regular(path) as file, readable(path, "table", "write it again", ImageError):
         lines = list(csv.reader(file.read().decode("utf-8-sig").splitlines()))

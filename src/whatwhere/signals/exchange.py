@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def to_spikeinterface(events: Events, rate: float) -> "NumpySorting":
     """Return the events of the first signal as a sorting of SpikeInterface; a waveform is a unit.
 
-    rate  samples per second
+    events  as `find_events` returns them
+    rate    samples per second
+
+    >>> sorting = ww.signals.to_spikeinterface(events, rate=30_000)    # doctest: +SKIP
     """
     try:
         from spikeinterface.core import NumpySorting
@@ -32,7 +35,12 @@ def write_wfdb(folder: Path, record: str, events: Events, rate: float) -> Path:
     """Write the events of the first signal as an annotation file of WFDB, and return its path,
     FOLDER/RECORD.ww; the note of each is its waveform.
 
-    rate  samples per second
+    folder  of the file
+    record  name of the record, as WFDB calls it
+    events  as `find_events` returns them
+    rate    samples per second
+
+    >>> ww.signals.write_wfdb("annotations", "100", events, rate=360)  # doctest: +SKIP
     """
     try:
         import wfdb
@@ -59,7 +67,12 @@ def write_phy(folder: Path, events: Events, model: DeconvNet, rate: float) -> No
     """Write the events of the first signal as a folder that Phy opens; it has the waveforms, not
     the recording.
 
-    rate  samples per second
+    folder  to write
+    events  as `find_events` returns them
+    model   of signals, whose filters of layer 1 are the waveforms
+    rate    samples per second
+
+    >>> ww.signals.write_phy("phy", events, model, rate=30_000)        # doctest: +SKIP
     """
     samples, waveforms = _samples_of(events)
     own = events[(events["layer"] == 1) & (events["signal"] == 0)]

@@ -169,7 +169,16 @@ def tile_count(model: DeconvNet, signals: Signals) -> int:
 
 def noise_of(model: DeconvNet, signals: Signals) -> np.ndarray:
     """Return the standard deviation of what each waveform finds in the noise of the first
-    signal, [B]."""
+    signal, [B].
+
+    model    of signals
+    signals  as `find_events` takes them, loaded
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
+    >>> noise = np.random.default_rng(0).normal(size=(1, 1, 5000))
+    >>> ww.signals.noise_of(model, ww.data.load(noise, signals=True)).shape
+    (2,)
+    """
     picture = next(pictures_of(signals, model.spec))
     overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     grid = TileGrid.of(model.spec, 1, picture.shape[2], _SETTINGS.tile, overlap)

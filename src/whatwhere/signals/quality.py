@@ -37,6 +37,10 @@ class WaveformQuality:
                 like it; infinite for a single waveform. Below 4, events of the two get mixed up
     presence    share of the parts of the recording that have an event of it
     doubtful    share of its events that overlap another one
+
+    >>> quality = ww.signals.WaveformQuality(0, 120, 4.0, 0.01, 9.5, 6.2, 0.98, 0.05)
+    >>> quality.isolation > 4                         # its events are told from all others
+    True
     """
 
     waveform: int
@@ -59,9 +63,19 @@ def waveform_quality(
 ) -> list[WaveformQuality]:
     """Measure the quality of each waveform that has events.
 
-    noise    standard deviation of what each waveform finds in the noise
-    samples  of the recording
-    rate     samples per second, if it is known
+    events    as `find_events` or `read_events` returns them
+    model     of signals, whose filters of layer 1 are the waveforms
+    noise     standard deviation of what each waveform finds in the noise, [B] (`noise_of`)
+    samples   of the recording
+    rate      samples per second, if it is known
+    settings  how quality is measured
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
+    >>> signals = ww.data.load(np.random.default_rng(0).normal(size=(1, 1, 5000)), signals=True)
+    >>> events = ww.find_events(model, signals, ww.InferenceSpec(lam=0.5), threshold=0, tile=1024)
+    >>> noise = ww.signals.noise_of(model, signals)
+    >>> [row.waveform for row in ww.signals.waveform_quality(events, model, noise, 5000)]
+    [0, 1]
     """
     settings = settings or QualitySettings()
     waves = events[events["layer"] == 1]
