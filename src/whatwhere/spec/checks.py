@@ -113,7 +113,7 @@ class _ShownSignature:
     def __get__(self, spec: object, kind: type) -> inspect.Signature:
         own = inspect.signature(vars(kind)["__init__"])
         parameters = [
-            p.replace(annotation=_without_ranges(p.annotation))
+            p.replace(annotation=without_ranges(p.annotation))
             for p in list(own.parameters.values())[1:]
         ]
         return own.replace(parameters=parameters)
@@ -142,13 +142,13 @@ class Checked:
             object.__setattr__(self, name, convert(getattr(self, name), hint, name))
 
 
-def _without_ranges(hint: Any) -> Any:
+def without_ranges(hint: Any) -> Any:
     """Return a type without its range: int for `Count`."""
     if get_origin(hint) is Annotated:
-        return _without_ranges(get_args(hint)[0])
+        return without_ranges(get_args(hint)[0])
     if get_origin(hint) is Literal or not get_args(hint):
         return hint
-    members = tuple(_without_ranges(member) for member in get_args(hint))
+    members = tuple(without_ranges(member) for member in get_args(hint))
     if get_origin(hint) in (Union, types.UnionType):
         return functools.reduce(operator.or_, members)
     return get_origin(hint)[members]
