@@ -23,7 +23,7 @@ from tiny_run import whatwhere
 from whatwhere.anomaly import Detection, Patch
 from whatwhere.anomaly.aligned import OBJECT
 from whatwhere.anomaly.command import check_outside
-from whatwhere.anomaly.evidence import SURFACE
+from whatwhere.anomaly.evidence import COLOUR, SURFACE
 from whatwhere.anomaly.page import (
     _KINDS,
     Gallery,
@@ -300,7 +300,7 @@ def test_the_outline_encloses_a_region() -> None:
 
 
 def test_the_page_explains_every_kind_of_evidence() -> None:
-    assert set(_KINDS) == set(SURFACE) | set(OBJECT)
+    assert set(_KINDS) == set(SURFACE) | set(OBJECT) | set(COLOUR)
 
 
 # The least normal place ---------------------------------------------------------------------------

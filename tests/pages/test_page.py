@@ -254,6 +254,7 @@ def test_edits_are_discarded_at_once_without_inference(browser: Any, page_file: 
 
 
 def test_features_are_added_and_deleted_with_the_keyboard_alone(opened: Opened) -> None:
+    opened.tab.wait_for_function("Number(document.querySelector('#nonzeros').textContent) > 0")
     opened.settle()
     count = opened.number("#nonzeros")
     opened.tab.locator("#code").focus()
