@@ -8,7 +8,7 @@ import shlex
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -28,17 +28,59 @@ class SpecError(WhatwhereError, ValueError):
     """An invalid setting."""
 
 
+class InvalidSetting(SpecError):
+    """A setting or an argument with a value that it cannot have, alone or next to others.
+
+    given     the values by name; or, where the names do not say it, a clause
+    expected  what they may be, as a clause
+    remedy    what else to do, in sentences; may be empty
+    """
+
+    def __init__(self, given: Mapping[str, object] | str, expected: str, remedy: str = "") -> None:
+        self.given = given if isinstance(given, str) else dict(given)
+        self.expected = expected
+        self.remedy = remedy
+        if not isinstance(given, str):
+            given = " with ".join(f"{name} = {shown(value)}" for name, value in given.items())
+        super().__init__(f"Got {given}; expected {expected}. {remedy}".rstrip())
+
+
+class GivenTwice(SpecError):
+    """A setting that is given twice, as a table and by a dotted name.
+
+    name   the setting
+    other  the longer name that gives it again; empty if it is the same one
+    """
+
+    def __init__(self, name: str, other: str = "") -> None:
+        self.name = name
+        self.other = other
+        again = f", also by {other}. Give one of them." if other else ". Give it once."
+        super().__init__(f"{name} is given twice{again}")
+
+
+class MissingSetting(SpecError):
+    """A setting without a value and without a default.
+
+    name  the setting, with the tables that it is in
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is missing and has no default. Give a value.")
+
+
 class SpecErrorAt(SpecError):
     """An invalid setting of a recipe.
 
-    where    the table that holds it, such as learning.1.inference
-    problem  what is wrong with it, as a clause
+    where  the table that holds it, such as learning.1.inference
+    error  what is wrong with it
     """
 
-    def __init__(self, where: str, problem: str) -> None:
+    def __init__(self, where: str, error: SpecError) -> None:
         self.where = where
-        self.problem = problem
-        super().__init__(f"In {where}: {problem}.")
+        self.error = error
+        super().__init__(f"In {where}: {as_clause(error)}.")
 
 
 class UnknownSetting(SpecError):
@@ -64,6 +106,44 @@ class UnknownSetting(SpecError):
 
 class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
+
+
+class WrongShape(ImageError):
+    """An array or a tensor of the wrong shape.
+
+    name      what it should be, such as "images" or "a mask"
+    given     its shape
+    expected  the shape that fits, as a clause
+    context   what it belongs to, as a clause; may be empty
+    """
+
+    def __init__(self, name: str, given: Iterable[int], expected: str, context: str = "") -> None:
+        self.name = name
+        self.given = tuple(given)
+        self.expected = expected
+        self.context = context
+        place = f" {context}" if context else ""
+        super().__init__(f"Got {name} of shape {list(self.given)}{place}; expected {expected}.")
+
+
+class NotFinite(ImageError):
+    """Values that are NaN or infinite, or beyond the range of the computation.
+
+    name    what has them, such as "the images"
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, name: str, problem: str, remedy: str) -> None:
+        self.name = name
+        self.remedy = remedy
+        super().__init__(f"{name[0].upper()}{name[1:]} {problem}. {remedy}")
+
+
+class EmptySet(ImageError):
+    """A set without images."""
+
+    def __init__(self) -> None:
+        super().__init__("Got an empty set of images; expected at least one.")
 
 
 class MissingColumn(ImageError):
@@ -141,6 +221,99 @@ class UnusableRecipe(UnusableFile, SpecError):
     """An unusable file of settings."""
 
 
+class UnknownName(WhatwhereError):
+    """A name that does not exist.
+
+    kind   what it should name, such as "engine"
+    given  the name
+    known  the names that exist
+    """
+
+    def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
+        self.kind = kind
+        self.given = given
+        self.known = tuple(known)
+        near = did_you_mean(given, self.known)
+        super().__init__(
+            f"Unknown {kind} {given!r}. Expected one of {', '.join(self.known)}.{near}"
+        )
+
+
+class UnknownChoice(UnknownName, SpecError):
+    """A name that no choice of a setting or of a command has."""
+
+
+class UnknownEngine(UnknownName, EngineError):
+    """A name that no engine has."""
+
+
+class UnknownModel(UnknownName, RunError):
+    """A name that no trained model has."""
+
+
+class UnknownDataset(UnknownName, ImageError):
+    """A name that no data set has."""
+
+
+class NotFound(WhatwhereError):
+    """A path at which there is nothing, or nothing that can be used.
+
+    kind    what was expected there, such as "model"
+    path    the path
+    reason  what is wrong, as a clause; may be empty
+    remedy  what to do, in sentences; may be empty
+    """
+
+    def __init__(
+        self, kind: str, path: str | os.PathLike[str], reason: str = "", remedy: str = ""
+    ) -> None:
+        self.kind = kind
+        self.path = os.fspath(path)
+        self.reason = reason
+        self.remedy = remedy
+        what = f"{kind} {self.path}" if kind else self.path
+        because = f": {reason}" if reason else ""
+        super().__init__(f"Cannot find {what}{because}. {remedy}".rstrip())
+
+
+class NoSuchRun(NotFound, RunError):
+    """No run, checkpoint or model at a path."""
+
+
+class NoSuchImages(NotFound, ImageError):
+    """No images at a path."""
+
+
+class NoSuchRecipe(NotFound, SpecError):
+    """No recipe at a path."""
+
+
+class Unreadable(ImageError):
+    """A file of images that the operating system does not let us read, or that changed.
+
+    path    the file
+    reason  why, as a clause
+    remedy  what to do, in sentences; may be empty
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, remedy: str = "") -> None:
+        self.path = os.fspath(path)
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"Cannot read {self.path}: {reason}. {remedy}".rstrip())
+
+
+class ChangedFile(ImageError):
+    """A file that changed after it was loaded.
+
+    path  the file
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        super().__init__(f"{self.path} changed after you loaded it. Load it again.")
+
+
 class UnknownFormat(WhatwhereError, ValueError):
     """A file in a format that this version does not read.
 
@@ -181,7 +354,35 @@ class SlowEngineWarning(UserWarning):
 
 
 class ConvergenceWarning(UserWarning):
-    """Inference took all its steps before the cost stopped changing."""
+    """Inference took all its steps before the cost stopped changing.
+
+    measure     the setting that was not reached: "tolerance" or "gap"
+    bound       its value
+    unfinished  the number of images that did not reach it, of `images`
+    steps       the number of steps
+    worst       the largest change of the cost per step, or the largest gap, relative to the cost
+    """
+
+    def __init__(
+        self, measure: str, bound: float, unfinished: int, images: int, steps: int, worst: float
+    ) -> None:
+        self.measure = measure
+        self.bound = bound
+        self.unfinished = unfinished
+        self.images = images
+        self.steps = steps
+        self.worst = worst
+        change = "the relative change of the cost per step is still up to {:.2g}"
+        advice = "Give more steps or a larger tolerance."
+        if measure == "gap":
+            change = "the duality gap is still up to {:.2g} of the cost"
+            advice = (
+                "Give more steps or a larger gap. In float32, gaps below about 1e-6 are rounding."
+            )
+        super().__init__(
+            f"{unfinished} of {images} images did not reach {measure} = {bound:g} in {steps} steps:"
+            f" {change.format(worst)}. {advice}"
+        )
 
 
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
@@ -246,6 +447,15 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """
     close = nearest_names(given, known)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: at most 60 characters, on one line."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of more than 4,300 digits
+        return "a very large integer"
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def nearest_names(given: str, known: Iterable[str]) -> list[str]:

@@ -183,9 +183,10 @@ def test_lam_is_chosen_once_for_the_picture() -> None:
 
 def test_tiles_that_did_not_converge_are_reported_once() -> None:
     model, v = case("1 layer")
-    with pytest.warns(ConvergenceWarning, match="9 of 9 images did not reach tolerance") as warned:
+    with pytest.warns(ConvergenceWarning) as warned:
         infer_tiled(model, v[0], replace(LOCAL, tolerance=1e-9), engine="reference", **TILES)
-    assert len(warned) == 1
+    said = [warning.message for warning in warned]
+    assert [(one.measure, one.unfinished, one.images) for one in said] == [("tolerance", 9, 9)]
 
 
 def test_all_tiles_have_the_engine_that_suits_most_of_them() -> None:

@@ -31,7 +31,7 @@ from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.spec import InferenceSpec, LineSearch, Schedule, StepSpec
-from whatwhere.spec.checks import require, require_count, shown
+from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.recipe import joint
 
@@ -64,7 +64,7 @@ class UnrolledInference(nn.Module):
         require_count("steps", steps)
         require(
             isinstance(model, DeconvNet),
-            f"model = {shown(model)}",
+            {"model": model},
             "a DeconvNet, such as ww.load('mnist')",
         )
         inference = inference if inference is not None else InferenceSpec()

@@ -25,14 +25,22 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
+from whatwhere.errors import (
+    GivenTwice,
+    InvalidSetting,
+    MissingSetting,
+    NoSuchRecipe,
+    SpecError,
+    SpecErrorAt,
+    UnknownSetting,
+    did_you_mean,
+)
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     SpecClass,
     choose_kind,
     convert,
     is_choice,
-    shown,
     type_hints,
     union_members,
     values_in_words,
@@ -65,9 +73,8 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
             text = read_regular(file, 2**20).decode()  # bytes
         except FileNotFoundError:
             near = did_you_mean(file.name, INCLUDED)
-            raise SpecError(
-                f"There is no recipe or file {os.fspath(path)!r}; {included}.{near}"
-            ) from None
+            remedy = f"{included[0].upper()}{included[1:]}.{near}"
+            raise NoSuchRecipe("the recipe", path, remedy=remedy) from None
         with untrusted():  # such as tables that are nested too deeply
             content = tomllib.loads(text)
     return override(Recipe.paper(), content)
@@ -124,9 +131,9 @@ def _undotted(changes: dict[str, object]) -> dict[str, object]:
         for step in path:
             table = table.setdefault(step, {})
             if not isinstance(table, dict):
-                raise SpecError(f"{step} is given twice, also by {name}. Give one of them.")
+                raise GivenTwice(step, name)
         if last in table:
-            raise SpecError(f"{name} is given twice. Give it once.")
+            raise GivenTwice(name)
         table[last] = dict(value) if isinstance(value, dict) else value
     return tables
 
@@ -137,7 +144,7 @@ def build(kind: type[Spec], content: dict[str, object], where: str = "") -> Spec
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
     for f in _fields_of(kind):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
-            raise SpecError(f"{where}{f.name} is missing and has no default. Give a value.")
+            raise MissingSetting(f"{where}{f.name}")
     return _named(where, lambda: kind(**new))
 
 
@@ -232,7 +239,7 @@ def _override_items(
     for key, item in table.items():
         path = f"{name}.{key}."
         if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
-            raise SpecError(_not_a_number(kind, name, key, len(items)))
+            raise _not_a_number(kind, name, key, len(items))
         number = int(key)
         if number in items:
             items[number] = override(items[number], _table(path[:-1], item), path)
@@ -241,12 +248,12 @@ def _override_items(
     return tuple(items[i] for i in sorted(items))
 
 
-def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
-    """Return what to write in place of a key that is neither the number of an item nor 'each'."""
-    expected = f"expected a number from 1 to {items + 1}, or 'each'"
+def _not_a_number(kind: type, name: str, key: str, items: int) -> InvalidSetting:
+    """Return the error for a key that is neither the number of an item nor 'each'."""
+    expected = f"a number from 1 to {items + 1}, or 'each'"
     near = [found.path for found in _paths(kind, f"{name}.each.") if found.name == key]
-    suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"Got {name}.{key}; {expected}.{suggestion}"
+    suggestion = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return InvalidSetting(f"{name}.{key}", expected, suggestion)
 
 
 def _item_spec(hint: object) -> SpecClass:
@@ -262,7 +269,7 @@ def _specs(hint: object) -> list[SpecClass]:
 
 def _table(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SpecError(f"Got {name} = {shown(value)}; expected a table of settings.")
+        raise InvalidSetting({name: value}, "a table of settings")
     return value
 
 
@@ -336,4 +343,4 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
     except SpecError as error:
         if not where:
             raise
-        raise SpecErrorAt(where[:-1], as_clause(error)) from None
+        raise SpecErrorAt(where[:-1], error) from None
