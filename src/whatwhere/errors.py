@@ -108,6 +108,21 @@ class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
 
 
+class InvalidImages(ImageError):
+    """Images, a mask or latents that a model or an operation does not support.
+
+    given     what was given, as a clause
+    expected  what is supported, as a clause
+    remedy    what else to do, in sentences; may be empty
+    """
+
+    def __init__(self, given: str, expected: str, remedy: str = "") -> None:
+        self.given = given
+        self.expected = expected
+        self.remedy = remedy
+        super().__init__(f"Got {given}; expected {expected}. {remedy}".rstrip())
+
+
 class WrongShape(ImageError):
     """An array or a tensor of the wrong shape.
 
@@ -127,16 +142,61 @@ class WrongShape(ImageError):
 
 
 class NotFinite(ImageError):
-    """Values that are NaN or infinite, or beyond the range of the computation.
+    """Values that are NaN or infinite.
 
     name    what has them, such as "the images"
     remedy  what to do, in sentences
     """
 
-    def __init__(self, name: str, problem: str, remedy: str) -> None:
+    def __init__(self, name: str, remedy: str) -> None:
         self.name = name
         self.remedy = remedy
-        super().__init__(f"{name[0].upper()}{name[1:]} {problem}. {remedy}")
+        super().__init__(
+            f"{name[0].upper()}{name[1:]} have NaN or infinite values; expected finite ones."
+            f" {remedy}"
+        )
+
+
+class NoLam(ImageError):
+    """Images from which `AutoLam` cannot choose λ.
+
+    reason  why, as a clause
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"AutoLam cannot choose lam: {reason}. Give lam as a number.")
+
+
+class NegativeImages(ImageError):
+    """Images with negative values for a model without negative features and filters.
+
+    lowest  the smallest value
+    """
+
+    def __init__(self, lowest: float) -> None:
+        self.lowest = lowest
+        super().__init__(
+            f"Images have values down to {lowest:.4g}, but the model is non-negative; expected"
+            " values ≥ 0. Shift them, or make the model with nonnegative=False or"
+            " input.kind='onoff'."
+        )
+
+
+class BeyondRange(ImageError):
+    """Numbers whose computation exceeds the range of the dtype.
+
+    what    what exceeds it, as the beginning of a sentence
+    given   the largest numbers that are involved, by name
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, what: str, given: Mapping[str, float], remedy: str) -> None:
+        self.what = what
+        self.given = dict(given)
+        self.remedy = remedy
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in given.items())
+        super().__init__(f"{what}: {numbers}. {remedy}")
 
 
 class EmptySet(ImageError):
@@ -182,12 +242,68 @@ class RunError(WhatwhereError):
     """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 
 
+class Busy(RunError):
+    """A folder that another process holds.
+
+    path  the folder
+    """
+
+    def __init__(self, path: str | os.PathLike[str], message: str) -> None:
+        self.path = os.fspath(path)
+        super().__init__(message)
+
+
 class ReportedError(RunError):
     """An error that another process of the same training has printed."""
 
 
 class EngineError(WhatwhereError):
     """An engine that does not support what was requested."""
+
+
+class UnsupportedProblem(EngineError):
+    """A problem that an engine does not support.
+
+    engine  its name
+    reason  why, as a clause
+    """
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.engine = engine
+        self.reason = reason
+        super().__init__(
+            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
+            " does."
+        )
+
+
+class UnknownDevice(SpecError):
+    """A device that torch does not know, or that this machine does not have.
+
+    given   its name
+    reason  what is wrong, as a clause
+    """
+
+    def __init__(self, given: object, reason: str) -> None:
+        self.given = str(given)
+        self.reason = reason
+        super().__init__(f"Cannot use device {self.given!r}: {reason}.")
+
+
+class TooFewDevices(SpecError):
+    """More processes on a machine than it has GPUs.
+
+    process  the number of the process without one
+    count    the number of GPUs
+    """
+
+    def __init__(self, process: int, count: int) -> None:
+        self.process = process
+        self.count = count
+        super().__init__(
+            f"Process {process} of this machine has no GPU: the machine has {count}. Start one"
+            " process per GPU (torchrun --nproc-per-node gpu), or give --device cpu."
+        )
 
 
 class UnusableFile(WhatwhereError):
@@ -207,6 +323,49 @@ class UnusableFile(WhatwhereError):
         short = reason[:500]  # the text of a library may quote the whole file
         problem = f"{os.fspath(path)} is not a usable {kind}: {short}."
         super().__init__(f"{problem} {sentence(remedy)}")
+
+
+class DamagedFilters(RunError, SpecError):
+    """A model whose filters have NaN or infinite values.
+
+    layer  the lowest layer with such filters
+    path   the model's file; empty for a model in memory
+    """
+
+    def __init__(self, layer: int, path: str = "") -> None:
+        self.layer = layer
+        self.path = path
+        super().__init__(
+            f"The filters of layer {layer} of {path or 'the model'} have NaN or infinite values."
+            " Train the model again."
+        )
+
+
+class NoLearnedSteps(RunError):
+    """Learned steps that were never saved next to a model.
+
+    known   the numbers of steps that were saved
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, problem: str, known: tuple[int, ...], remedy: str) -> None:
+        self.known = known
+        self.remedy = remedy
+        super().__init__(f"{problem} {remedy}")
+
+
+class StepsOfAnotherModel(RunError):
+    """Learned steps of a model with other filters or settings.
+
+    name    the file of the steps, or "the learned steps"
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name = name
+        self.remedy = remedy
+        problem = f"{name} belong to another model, with other filters or settings."
+        super().__init__(f"{problem} {remedy}")
 
 
 class UnusableRunFile(UnusableFile, RunError):
@@ -351,6 +510,22 @@ class MissingExtra(WhatwhereError, ImportError):
 
 class SlowEngineWarning(UserWarning):
     """No fast engine supports the problem, so 'auto' took the reference."""
+
+
+class NoFastEngine(SlowEngineWarning):
+    """Only the reference supports the problem.
+
+    reasons  why each of the others does not, by its name
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        super().__init__(
+            "Engine 'auto' chose 'reference', which is 10 to 20 times slower than the others,"
+            f" because they do not support this problem: {why}. Set engine='reference' to silence"
+            " this warning."
+        )
 
 
 class ConvergenceWarning(UserWarning):

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from whatwhere.errors import (
+    Busy,
     ImageError,
     RunError,
     SpecError,
@@ -188,7 +189,7 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
     and on file systems without locks, nothing is held.
 
-    busy      the message of the RunError if another process holds it
+    busy      the message of the error if another process holds it
     patience  seconds to wait for that process
     """
     end = time.monotonic() + patience
@@ -199,7 +200,7 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise RunError(busy) from None
+                    raise Busy(folder, busy) from None
                 time.sleep(0.01)
             except OSError:  # a file system without such locks
                 break

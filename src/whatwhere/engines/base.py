@@ -4,7 +4,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from whatwhere.errors import EngineError
+from whatwhere.errors import UnsupportedProblem
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
@@ -57,7 +57,4 @@ class Engine(Protocol):
 def require_supported(engine: str, reason: str | None) -> None:
     """Raise an EngineError if there is a reason why an engine does not support a problem."""
     if reason is not None:
-        raise EngineError(
-            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
-            " does."
-        )
+        raise UnsupportedProblem(engine, reason)

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import TooFewDevices, UnknownDevice
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
@@ -17,13 +17,11 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
     try:
         device = torch.device(asked)
     except RuntimeError:
-        raise SpecError(f"Unknown device {asked!r}. Expected auto, cpu, cuda, cuda:1, …") from None
+        raise UnknownDevice(asked, "expected auto, cpu, cuda, cuda:1, …") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
-        raise SpecError(
-            f"Device {str(asked)!r} is not available: torch finds no GPU here. Use 'cpu'."
-        )
+        raise UnknownDevice(asked, "torch finds no GPU here; use cpu")
     numbered = ":" in str(device)
     return device if numbered else torch.device("cuda", _local_gpu())
 
@@ -36,8 +34,5 @@ def _local_gpu() -> int:
         return 0
     count = torch.cuda.device_count()
     if rank >= count:
-        raise SpecError(
-            f"Process {rank} of this machine has no GPU: the machine has {count}. Start one"
-            " process per GPU (torchrun --nproc-per-node gpu), or give --device cpu."
-        )
+        raise TooFewDevices(rank, count)
     return rank

@@ -18,7 +18,7 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import RunError, command, did_you_mean, printable
+from whatwhere.errors import NoSuchRun, RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -121,9 +121,11 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     file = resolve(path)
     _check_not_data(file)
     if not os.path.exists(file):
-        raise RunError(
-            f"Cannot find the model {os.fspath(path)!r}: there is no such file or folder, and no"
-            f" model of that name. Known names: {', '.join(names())}."
+        raise NoSuchRun(
+            "the model",
+            path,
+            "there is no such file or folder, and no model of that name",
+            f"Known names: {', '.join(names())}.",
         )
     return load_file(file)
 
