@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import tiny_run as tiny
 import whatwhere as ww
+from programs import start
 from tiny_run import PLAIN, whatwhere
 from whatwhere import app as assembled
 from whatwhere.app import app
@@ -316,16 +317,14 @@ def test_a_picture_that_is_missing_offers_no_data_sets(tmp_path: Path) -> None:
 
 def test_all_messages_begin_with_the_same_word(tmp_path: Path) -> None:
     """`error:` of the parser of the command line and `Error:` of the program were mixed."""
-    for words in (("denoise", "none.png", "--out", "x.png"), ("denoise",), ("bogus",)):
-        ended = subprocess.run(
-            [sys.executable, "-m", "whatwhere", *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 2
-        assert len(re.findall("^Error: ", ended.stderr, re.MULTILINE)) == 1
-        assert "error: " not in ended.stderr
+    errors = tmp_path / "errors"
+    for words in (("denoise", tmp_path / "none.png", "--out", "x.png"), ("denoise",), ("bogus",)):
+        ended = start(words, errors)
+        ended.join()
+        assert ended.exitcode == 2
+        printed = errors.read_text(encoding="utf-8")
+        assert len(re.findall("^Error: ", printed, re.MULTILINE)) == 1
+        assert "error: " not in printed
 
 
 def test_threads_that_wait_for_each_other_sleep(tmp_path: Path) -> None:

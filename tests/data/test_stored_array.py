@@ -1,8 +1,6 @@
 """Arrays that stay in their files: what an index reads, and what happens when the file changes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import whatwhere as ww
+from raising import raises
+from tiny_training import process
 from whatwhere.data.arrays import read_array
 from whatwhere.data.limits import limited
 from whatwhere.data.stored_array import StoredArray, with_new_axis
-from whatwhere.errors import ImageError
+from whatwhere.errors import ChangedFile, ImageError
 
 SHAPE = (4, 3, 1, 50)
 PARTS = [
@@ -103,20 +103,17 @@ def test_a_recording_that_is_cut_off_after_loading_is_an_error(suffix: str, tmp_
         np.save(path, samples)
     else:
         pytest.importorskip("scipy.io.wavfile").write(path, 1000, samples)
-    script = (
-        "import sys, whatwhere as ww, whatwhere.errors\n"
-        "signals = ww.data.load(sys.argv[1], signals=True)\n"
-        "open(sys.argv[1], 'r+b').truncate(200)\n"
-        "try:\n"
-        "    signals.recording(0)[:, :, 100_000:]\n"
-        "except ww.errors.ImageError as error:\n"
-        "    print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "changed after you loaded it" in done.stdout
+    reader = process(read_a_recording_that_is_cut_off, path)
+    reader.join()
+    assert reader.exitcode == 0
+
+
+def read_a_recording_that_is_cut_off(path: Path) -> None:
+    signals = ww.data.load(path, signals=True)
+    with path.open("r+b") as file:
+        file.truncate(200)
+    with raises(ChangedFile, path=str(path)):
+        signals.recording(0)[:, :, 100_000:]
 
 
 def test_a_long_recording_has_the_fingerprint_of_its_array(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from whatwhere.data.deep_png import DeepPng, is_deep
 from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.data.limits import limits
 from whatwhere.errors import (
+    ChangedFile,
     ImageError,
     MissingExtra,
     RunError,
@@ -286,7 +287,7 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
         ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     )
     if (pixels.shape, pixels.dtype) != expected or stamp != picture.stamp:
-        raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
+        raise ChangedFile(picture.file)
     return pixels
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ChangedFile, Unreadable
 from whatwhere.files import FileStamp, open_regular
 
 
@@ -141,16 +141,14 @@ class StoredArray:
             return open_regular(self.path)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ImageError(
-                f"Cannot read {self.path}, which you loaded: {reason}. Load it again."
-            ) from None
+            raise Unreadable(self.path, reason, "Load it again.") from None
 
     def _check(self, status: os.stat_result) -> None:
         if FileStamp.of(status) != self.stamp:
             raise self._changed()
 
-    def _changed(self) -> ImageError:
-        return ImageError(f"{self.path} changed after you loaded it. Load it again.")
+    def _changed(self) -> ChangedFile:
+        return ChangedFile(self.path)
 
 
 AnyArray = np.ndarray | StoredArray
