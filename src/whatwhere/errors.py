@@ -206,6 +206,37 @@ class EmptySet(ImageError):
         super().__init__("Got an empty set of images; expected at least one.")
 
 
+class CountsDiffer(ImageError):
+    """Another number of labels than of images.
+
+    name    what has both
+    images  the number of images
+    labels  the number of labels
+    """
+
+    def __init__(self, name: str, images: int, labels: int) -> None:
+        self.name = name
+        self.images = images
+        self.labels = labels
+        super().__init__(
+            f"{name} has {plural(images, 'image')} and {plural(labels, 'label')}; expected one"
+            " label per image."
+        )
+
+
+class UnexpectedArgument(ImageError):
+    """An argument that does not go with the images that are loaded.
+
+    name    the argument
+    source  what is loaded
+    """
+
+    def __init__(self, name: str, source: str, message: str) -> None:
+        self.name = name
+        self.source = source
+        super().__init__(message)
+
+
 class MissingColumn(ImageError):
     """A table without the column of its pictures.
 

@@ -13,7 +13,7 @@ from tiny_training import process
 from whatwhere.data.arrays import read_array
 from whatwhere.data.limits import limited
 from whatwhere.data.stored_array import StoredArray, with_new_axis
-from whatwhere.errors import ChangedFile, ImageError
+from whatwhere.errors import ChangedFile, Unreadable
 
 SHAPE = (4, 3, 1, 50)
 PARTS = [
@@ -70,9 +70,9 @@ def test_a_new_axis_is_that_of_numpy(axis: int, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     array = stored(tmp_path, np.zeros((3, 4)))
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+    with pytest.raises(IndexError):
         array[3]
-    with pytest.raises(IndexError, match="a step of 2"):
+    with pytest.raises(IndexError):
         array[:, ::2]
 
 
@@ -86,11 +86,11 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
     values = np.zeros(1000, np.float32)
     array = stored(tmp_path, values)
     os.utime(tmp_path / "a.npy", ns=(0, 0))
-    with pytest.raises(ImageError, match=r"a\.npy changed after you loaded it\. Load it again"):
+    with raises(ChangedFile, path=str(tmp_path / "a.npy")):
         array[:10]
     array = stored(tmp_path, values)
     (tmp_path / "a.npy").unlink()
-    with pytest.raises(ImageError, match="which you loaded: No such file"):
+    with raises(Unreadable, path=str(tmp_path / "a.npy")):
         array[:10]
 
 

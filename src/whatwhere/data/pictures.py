@@ -21,6 +21,7 @@ from whatwhere.errors import (
     ChangedFile,
     ImageError,
     MissingExtra,
+    NoSuchImages,
     RunError,
     UnusableFile,
     as_clause,
@@ -206,7 +207,7 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
     pictures: list[Picture] = []
     for path in paths:
         if not path.is_file():
-            raise ImageError(f"Cannot find {printable(path)}; expected the file of a picture.")
+            raise NoSuchImages("", printable(path), "expected the file of a picture")
         place = Place(path.absolute().parent.relative_to(common).parts)
         pictures += find_pages(path, place)
     return pictures
@@ -234,10 +235,36 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
         except ImageError as error:
             skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
-        raise ImageError(_no_pictures(folder, content, skipped))
+        raise NoPictures(folder, skipped, _no_pictures(folder, content, skipped))
     if skipped:
-        warn(_skipped_files(folder, skipped))
+        warn(SkippedFiles(folder, skipped))
     return pictures
+
+
+class NoPictures(ImageError):
+    """A folder without a picture that can be read.
+
+    folder   the folder
+    skipped  its files that cannot be read, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str], message: str) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(message)
+
+
+class SkippedFiles(UserWarning):
+    """Files of a folder that are left out.
+
+    folder   the folder
+    skipped  the files, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str]) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(_skipped_files(folder, skipped))
 
 
 def largest_of(file: Path) -> int:
