@@ -273,6 +273,88 @@ class RunError(WhatwhereError):
     """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 
 
+class NoRoom(RunError):
+    """Latents that fit neither into memory nor onto the disk.
+
+    needed  bytes of memory that they need; as files twice that
+    memory  bytes of memory that are free
+    disk    bytes that are free on the disk of `place`
+    place   a folder on that disk
+    """
+
+    def __init__(self, needed: float, memory: float, disk: float, place: str) -> None:
+        self.needed = needed
+        self.memory = memory
+        self.disk = disk
+        self.place = place
+        super().__init__(
+            f"The latents need {needed / 1e9:.3g} GB of memory, but only {memory / 1e9:.3g} GB are"
+            f" free. As files they need twice that, but the disk of {place} has only"
+            f" {disk / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
+            " images, or learn in a stream (learning.each.update=batch)."
+        )
+
+
+class RunExists(RunError):
+    """A folder that has a run already.
+
+    path      the folder
+    finished  is the run finished?
+    remedy    what to do, in sentences
+    """
+
+    def __init__(self, path: str | os.PathLike[str], finished: bool, remedy: str) -> None:
+        self.path = os.fspath(path)
+        self.finished = finished
+        self.remedy = remedy
+        what = "a finished run" if finished else "a run"
+        super().__init__(f"{printable(self.path)} already has {what}. {remedy}")
+
+
+class RunDiffers(RunError):
+    """A run whose parts do not belong together, or that is continued with something else.
+
+    what        what differs, such as "the recipe"
+    difference  how, as a clause
+    """
+
+    def __init__(self, what: str, difference: str, message: str) -> None:
+        self.what = what
+        self.difference = difference
+        super().__init__(message)
+
+
+class NotARun(RunError):
+    """Images or a recording in place of a run.
+
+    path  the file
+    kind  what it is, such as "a picture"
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        self.path = os.fspath(path)
+        self.kind = kind
+        super().__init__(
+            f"{printable(self.path)} is {kind}, not a run or a model. Give the pictures first, then"
+            " the model."
+        )
+
+
+class FixedEpochs(RunError):
+    """Epochs of a layer that a run can no longer have.
+
+    layer  the layer
+    given  the number of epochs
+    done   the number that it has trained
+    """
+
+    def __init__(self, layer: int, given: int, done: int, message: str) -> None:
+        self.layer = layer
+        self.given = given
+        self.done = done
+        super().__init__(message)
+
+
 class Busy(RunError):
     """A folder that another process holds.
 
@@ -282,6 +364,36 @@ class Busy(RunError):
     def __init__(self, path: str | os.PathLike[str], message: str) -> None:
         self.path = os.fspath(path)
         super().__init__(message)
+
+
+class CannotWrite(RunError):
+    """A file that is not written, because that would destroy something.
+
+    path    the file
+    reason  "exists", "read" by the same command, "folder", or "twice" among the results
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, message: str) -> None:
+        self.path = os.fspath(path)
+        self.reason = reason
+        super().__init__(message)
+
+
+class DiskError(RunError):
+    """An error of the operating system, such as a full disk or a read-only folder.
+
+    reason  what the system says
+    path    the file, if the system names one
+    remedy  what to do, as a clause
+    """
+
+    def __init__(self, doing: str, error: OSError, remedy: str) -> None:
+        self.reason = error.strerror or str(error)
+        self.path = error.filename
+        self.remedy = remedy
+        where = f" ({error.filename})" if error.filename else ""
+        problem = sentence(f"{doing} failed: {self.reason}{where}")
+        super().__init__(f"{problem} {sentence(remedy)}")
 
 
 class ReportedError(RunError):

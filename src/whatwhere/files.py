@@ -27,6 +27,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from whatwhere.errors import (
     Busy,
+    CannotWrite,
+    DiskError,
     ImageError,
     RunError,
     SpecError,
@@ -38,7 +40,6 @@ from whatwhere.errors import (
     WhatwhereError,
     as_clause,
     printable,
-    sentence,
 )
 
 RECORD = ".whatwhere.json"
@@ -209,14 +210,12 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(doing: str, remedy: str) -> Iterator[None]:
-    """Turn an error of the operating system (disk full, folder read-only, …) into a `RunError`
+    """Turn an error of the operating system (disk full, folder read-only, …) into a `DiskError`
     that says what to do."""
     try:
         yield
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        problem = sentence(f"{doing} failed: {error.strerror or error}{where}")
-        raise RunError(f"{problem} {sentence(remedy)}") from error
+        raise DiskError(doing, error, remedy) from error
 
 
 _DAMAGED = (
@@ -454,9 +453,11 @@ def claim(
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         # Only a folder of results has a record of who wrote what.
         origin = ", and this command did not write it" if folder is not None else ""
-        raise RunError(
+        raise CannotWrite(
+            others[0],
+            "exists",
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
-            " it with --overwrite (in Python: overwrite=True)."
+            " it with --overwrite (in Python: overwrite=True).",
         )
     _remove_dead_leftovers(paths, folder)
 
@@ -480,9 +481,11 @@ def _check_distinct(paths: list[Path]) -> None:
     """Raise a RunError where two results have the same file."""
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
-        raise RunError(
+        raise CannotWrite(
+            doubled[0],
+            "twice",
             f"Two results would have the same name, {printable(doubled[0])}. Rename one of their"
-            " sources."
+            " sources.",
         )
 
 
@@ -491,13 +494,17 @@ def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
     sources = {_identity(file) for file in inputs if os.path.isfile(file)}
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
-            raise RunError(
-                f"Cannot write to {printable(path)}: this command reads it. Choose another path."
+            raise CannotWrite(
+                path,
+                "read",
+                f"Cannot write to {printable(path)}: this command reads it. Choose another path.",
             )
         if os.path.isdir(path):
-            raise RunError(
+            raise CannotWrite(
+                path,
+                "folder",
                 f"Cannot write to {printable(path)}: it is a folder. Choose another name for the"
-                " file."
+                " file.",
             )
 
 

@@ -31,6 +31,8 @@ from pages.labelled import (
     until_said,
 )
 from pages.opened import Opened, needs_node
+from whatwhere.data.mixed import PicturesBecomeSquares
+from whatwhere.data.pictures import SkippedFiles
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -403,7 +405,7 @@ def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Pat
     for number, size in enumerate(sizes):
         noise = generator.integers(0, 256, (*size, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
-    with pytest.warns(UserWarning, match="3 sizes"):
+    with pytest.warns(PicturesBecomeSquares):
         images = ww.data.load(tmp_path)
     pictures = SessionPictures(images)
     sent = [Image.open(io.BytesIO(pictures.original(row))) for row in range(3)]
@@ -1275,7 +1277,7 @@ def test_the_command_serves_the_page_until_it_is_ended(
     monkeypatch.setattr("whatwhere.labelling.page.LabelPage", show)
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference")
-    with pytest.warns(UserWarning, match="skipped"):
+    with pytest.warns(SkippedFiles):
         output = tiny.whatwhere("label", made.pictures, made.run, "--out", out, *plain)
     assert opened[0] in output
     wait_for_threads(shown[0])
@@ -1304,7 +1306,7 @@ def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference", "--out", out)
     for form in ("all.json", "all.csv", "folders"):
-        with pytest.warns(UserWarning, match="skipped"):
+        with pytest.warns(SkippedFiles):
             printed = tiny.whatwhere(
                 "label",
                 made.pictures,

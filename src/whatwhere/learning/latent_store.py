@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import open_npz
-from whatwhere.errors import ImageError, RunError, plural
+from whatwhere.errors import ImageError, NoRoom, RunError, plural
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.sized import layer_regions
@@ -151,12 +151,7 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     space = shutil.disk_usage(on_disk).free
     if 2 * needed > space:
-        raise RunError(
-            f"The latents need {needed / 1e9:.3g} GB of memory, but only {free / 1e9:.3g} GB are"
-            f" free. As files they need twice that, but the disk of {on_disk} has only"
-            f" {space / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
-            " images, or learn in a stream (learning.each.update=batch)."
-        )
+        raise NoRoom(needed, free, space, str(on_disk))
     return False
 
 

@@ -18,7 +18,16 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import NoSuchRun, RunError, command, did_you_mean, printable
+from whatwhere.errors import (
+    NoSuchRun,
+    NotARun,
+    RunDiffers,
+    RunError,
+    RunExists,
+    command,
+    did_you_mean,
+    printable,
+)
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -163,9 +172,11 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     recipe = read_recipe(layout.recipe)
     if recipe.model != model.spec:
         what = difference(model.spec, recipe.model, "model")
-        raise RunError(
+        raise RunDiffers(
+            "recipe",
+            what,
             f"{printable(path)}: recipe.toml does not match model.safetensors: {what}. Restore one"
-            " of them."
+            " of them.",
         )
     return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
 
@@ -180,10 +191,7 @@ def _check_not_data(path: Path) -> None:
     }
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
-            name = printable(path)
-            raise RunError(
-                f"{name} is {kind}, not a run or a model. Give the pictures first, then the model."
-            )
+            raise NotARun(path, kind)
 
 
 class NoRun(RunError):
@@ -339,9 +347,11 @@ class RunFolder:
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
-            raise RunError(
+            raise RunDiffers(
+                what,
+                difference,
                 f"Cannot continue {printable(self.path)}: the {what} changed ({difference}). Use"
-                " what the run began with, or train again in another folder."
+                " what the run began with, or train again in another folder.",
             )
 
 
@@ -387,11 +397,9 @@ def check_new_run(path: Path) -> None:
     except RunError:  # a damaged one
         finished = False
     if finished:
-        raise RunError(f"{printable(path)} already has a finished run. Choose another folder.")
-    raise RunError(
-        f"{printable(path)} already has a run. Continue it ({resume_command(path)}), or choose"
-        " another folder."
-    )
+        raise RunExists(path, True, "Choose another folder.")
+    remedy = f"Continue it ({resume_command(path)}), or choose another folder."
+    raise RunExists(path, False, remedy)
 
 
 def resume_command(path: Path) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load, load_for_training
 from whatwhere.data.cells import is_dataset, is_list_of_paths, picture_of_sample, stream_images
-from whatwhere.errors import ImageError, WhatwhereError, plural
+from whatwhere.errors import EmptySet, ImageError, WhatwhereError, plural
 from whatwhere.inference.target import ImageSource, Target, make_target, scaled
 from whatwhere.latents import Latents
 from whatwhere.learning.defaults import OwnSettings
@@ -168,7 +168,7 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     if not has_rows or isinstance(images, list | tuple):
         return IterableStream(images, spec)
     if len(images) == 0:
-        raise ImageError("Got an empty set of images; expected at least one.")
+        raise EmptySet
     if spec is not None and isinstance(images, Images):
         images = images.with_white(spec.input.white)
     return SizedStream(images)
@@ -372,7 +372,7 @@ def stream_recipe(
     require_count("image_count", image_count)
     require(
         streaming,
-        f"image_count = {image_count} with update = 'epoch'",
+        {"image_count": image_count, "update": "epoch"},
         "update = 'batch', or no image_count",
     )
     batches = image_count / recipe.batch_size
