@@ -90,7 +90,6 @@ COVERED_BY = {
     "spec/penalty.py": "formulas/test_formulas.py",
     "spec/pooling.py": "ops/test_pooling.py",
     "latents.py": "learning/test_latent_store.py",
-    "errors.py": "test_files.py",
     "classification/protocol.py": "classification/test_linear_svm.py",
     "learning/reports.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",

@@ -444,10 +444,11 @@ def _with_labels(images: Images, labels: object) -> Images:
         problem = f"{images.name} has its own labels. Leave `labels` out."
         raise UnexpectedArgument("labels", images.name, problem)
     if isinstance(labels, str | Path):
+        file = Path(labels)
         try:
-            labels, _ = arrays.read_file(Path(labels))
+            labels, _ = arrays.read_file(file)
         except OSError as error:
             reason = error.strerror or str(error)
             remedy = "Expected an IDX or .npy file of labels."
-            raise Unreadable(labels, reason, remedy) from None
+            raise Unreadable(file, reason, remedy) from None
     return replace(images, labels=arrays.as_labels(arrays.as_array(labels), images.name))

@@ -17,7 +17,7 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
     try:
         device = torch.device(asked)
     except RuntimeError:
-        raise UnknownDevice(asked, "expected auto, cpu, cuda, cuda:1, …") from None
+        raise UnknownDevice(asked, "expected auto, cpu, cuda or one such as cuda:1") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():

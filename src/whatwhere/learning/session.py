@@ -11,7 +11,6 @@ from torch import Tensor
 
 from whatwhere.errors import RunError
 from whatwhere.learning import reports
-from whatwhere.learning.checkpoint import TrainingState
 from whatwhere.learning.processes import ProcessGroup
 from whatwhere.learning.run_folder import RunFolder, resume_command
 from whatwhere.learning.training_data import StreamData, TrainingData
@@ -49,7 +48,7 @@ class TrainingStopped(RunError):
     saved         whether there is a folder with a checkpoint
     """
 
-    def __init__(self, state: TrainingState, saved: bool, message: str) -> None:
+    def __init__(self, state: reports.TrainingState, saved: bool, message: str) -> None:
         self.layer = state.layer
         self.epoch = state.epoch
         self.batches = state.batch
@@ -64,7 +63,7 @@ class TrainingDiverged(RunError):
     problem       what is wrong, as a clause
     """
 
-    def __init__(self, state: TrainingState, problem: str, cause: str) -> None:
+    def __init__(self, state: reports.TrainingState, problem: str, cause: str) -> None:
         self.layer = state.layer
         self.epoch = state.epoch
         self.problem = problem
