@@ -184,7 +184,7 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
     sizes = sorted({(height, width) for _, height, width in shapes})
     side = size or recorded.side if len(sizes) == 1 else size or recorded.side or usual_side(sizes)
     if len(sizes) > 1 and size is None:
-        warn(RowsBecomeSquares(name, len(sizes), side))
+        warn(RowsBecomeSquares(name, len(sizes), side or usual_side(sizes)))
     height, width = (side, side) if side else sizes[0]
     read = partial(_read_rows, column, numbers, kind, deep_white, side)
     labels, classes = _labels(table, features, numbers)

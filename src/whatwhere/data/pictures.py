@@ -694,7 +694,9 @@ def _tiff_notes(
     return _checked_scale(*(tags.get(tag) for tag in _SCALE)), description
 
 
-def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
+def _checked_scale(
+    across: object, down: object, unit: int | None
+) -> tuple[float, float, int] | None:
     """Return a scale that a file can have; None for an invalid one."""
     checked = _checked_dpi((across, down))
     if checked is None or (checked == (1.0, 1.0) and unit == _Unit.NONE):

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def with_new_axis(values: AnyArray, axis: int) -> AnyArray:
     return np.expand_dims(values, axis)
 
 
-def _range(part: Any, size: int, axis: int) -> range:
+def _range(part: slice | SupportsIndex, size: int, axis: int) -> range:
     """Return the entries of an axis that a number or a slice names."""
     if isinstance(part, slice):
         chosen = range(*part.indices(size))

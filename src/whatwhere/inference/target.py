@@ -111,15 +111,15 @@ def is_one_picture(shape: Sequence[int]) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3 and min(shape[:2]) > 3)
 
 
-def in_model_units(spec: ModelSpec, images: Any) -> Any:
+def in_model_units(spec: ModelSpec, images: object) -> Any:
     """Return images, given in any form that `infer` takes, in a model's units and with its
     channels; integers of 8 or 16 bits divided by the largest."""
-    images, _ = as_image_source(images, spec)
-    if hasattr(images, "as_images"):  # signals
-        images = images.as_images()
-    if hasattr(images, "with_white"):
-        return images.with_white(spec.input.white).with_channels(spec.channels)
-    return scaled(images, spec.input.white) if isinstance(images, Tensor) else images
+    source, _ = as_image_source(images, spec)
+    if hasattr(source, "as_images"):  # signals
+        source = source.as_images()
+    if hasattr(source, "with_white"):
+        return source.with_white(spec.input.white).with_channels(spec.channels)
+    return scaled(source, spec.input.white) if isinstance(source, Tensor) else source
 
 
 def scaled(images: Tensor, white: float) -> Tensor:

@@ -158,20 +158,20 @@ _END = object()
 ImageStream = SizedStream | IterableStream
 
 
-def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
+def open_images(images: object, spec: ModelSpec | None) -> ImageStream:
     """Return what `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in
     the units of a model."""
-    images = _load_images(images, spec)
-    if isinstance(images, OwnSettings):
-        images = images.for_training(spec)
-    has_rows = hasattr(images, "__len__") and hasattr(images, "__getitem__")
-    if not has_rows or isinstance(images, list | tuple):
-        return IterableStream(images, spec)
-    if len(images) == 0:
+    loaded = _load_images(images, spec)
+    if isinstance(loaded, OwnSettings):
+        loaded = loaded.for_training(spec)
+    has_rows = hasattr(loaded, "__len__") and hasattr(loaded, "__getitem__")
+    if not has_rows or isinstance(loaded, list | tuple):
+        return IterableStream(loaded, spec)
+    if len(loaded) == 0:
         raise EmptySet
-    if spec is not None and isinstance(images, Images):
-        images = images.with_white(spec.input.white)
-    return SizedStream(images)
+    if spec is not None and isinstance(loaded, Images):
+        loaded = loaded.with_white(spec.input.white)
+    return SizedStream(loaded)
 
 
 def _load_images(images: Any, spec: ModelSpec | None) -> Any:

@@ -195,9 +195,9 @@ def values_in_words(hint: object) -> str:
     return _TYPE_WORDS.get(hint, "")
 
 
-def value_in_words(value: Any) -> str:
+def value_in_words(value: object) -> str:
     """Return a value as `--set` takes it."""
-    if is_choice(type(value)):
+    if is_choice(value):
         return str(value.kind)
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -315,19 +315,19 @@ def choose_kind(
     return kinds[kind], table
 
 
-def _convert_tuple(value: Any, hint: object, name: str) -> tuple[object, ...]:
+def _convert_tuple(value: object, hint: object, name: str) -> tuple[object, ...]:
     """Return several values of one type, or a pair."""
     items = get_args(hint)
     is_pair = ... not in items
-    fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
-    expected = _PAIR if is_pair else "a list"
-    if not is_pair and isinstance(value, _SCALARS):
-        expected += f", such as [{shown(value)}]"
-    require(fits, {name: value}, expected)
+    if not isinstance(value, list | tuple) or (is_pair and len(value) != len(items)):
+        expected = _PAIR if is_pair else "a list"
+        if not is_pair and isinstance(value, _SCALARS):
+            expected += f", such as [{shown(value)}]"
+        raise InvalidSetting({name: value}, expected)
     return tuple(convert(item, items[0], name) for item in value)
 
 
-def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
+def _convert_scalar(value: object, hint: Any, name: str) -> object:
     """Return a number, a text, a truth value, a table, which stays as it is, or a spec."""
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:

@@ -178,7 +178,7 @@ def settable(kind: type) -> dict[str, object]:
     return {f.name: type_hints(kind)[f.name] for f in _fields_of(kind) if f.init}
 
 
-def _parse(hint: object, old: Any, value: Any, name: str) -> Any:
+def _parse(hint: object, old: Any, value: object, name: str) -> object:
     """Return the value of a setting; `old`, if given, has the values that a table leaves out."""
     item = _item_spec(hint)
     if item is not None:
@@ -267,7 +267,7 @@ def _specs(hint: object) -> list[SpecClass]:
     return [member for member in union_members(hint) if is_dataclass(member)]
 
 
-def _table(name: str, value: object) -> dict[str, Any]:
+def _table(name: str, value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InvalidSetting({name: value}, "a table of settings")
     return value
