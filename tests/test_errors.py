@@ -5,45 +5,41 @@ from pathlib import Path
 import pytest
 
 from whatwhere.data.arrays import AmbiguousChannels
-from whatwhere.data.images import FewBits
+from whatwhere.data.images import CountsDiffer, FewBits
 from whatwhere.data.mixed import TooSmall
+from whatwhere.engines.base import UnsupportedProblem
+from whatwhere.engines.devices import TooFewDevices, UnknownDevice
 from whatwhere.errors import (
     BeyondRange,
     ChangedFile,
     ConvergenceWarning,
-    CountsDiffer,
     DamagedFilters,
-    DiskError,
     EmptySet,
-    GivenTwice,
     InvalidImages,
     InvalidSetting,
     MissingColumn,
     MissingExtra,
-    MissingSetting,
-    NegativeImages,
     NoFastEngine,
-    NoLam,
     NoSuchImages,
     NoSuchRun,
-    NotARun,
     NotFinite,
-    RunExists,
     SpecErrorAt,
-    TooFewDevices,
-    UnknownDevice,
     UnknownEngine,
     UnknownFormat,
     UnknownModel,
     UnknownSetting,
     Unreadable,
-    UnsupportedProblem,
     UnusableRunFile,
     WrongShape,
 )
+from whatwhere.files import DiskError
+from whatwhere.inference.auto_lam import NoLam
 from whatwhere.inference.checks import ProbablyBytes
 from whatwhere.inference.target import NothingKnown
+from whatwhere.learning.run_folder import NotARun, RunExists
+from whatwhere.model.deconvnet import NegativeImages
 from whatwhere.spec.execution import ArrayWithGaps, StartedSeveralTimes
+from whatwhere.spec.toml import GivenTwice, MissingSetting
 
 MESSAGES: dict[Exception, str] = {
     InvalidSetting({"steps": -1}, "an integer of at least 0"): (

@@ -17,9 +17,6 @@ from raising import raises
 from whatwhere.data import LargeFloats
 from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.errors import (
-    Busy,
-    CannotWrite,
-    DiskError,
     ImageError,
     MissingExtra,
     RunError,
@@ -37,6 +34,9 @@ from whatwhere.errors import (
 )
 from whatwhere.files import (
     RECORD,
+    Busy,
+    CannotWrite,
+    DiskError,
     claim,
     disk_errors,
     json_fields,

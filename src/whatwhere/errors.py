@@ -45,31 +45,6 @@ class InvalidSetting(SpecError):
         super().__init__(f"Got {given}; expected {expected}. {remedy}".rstrip())
 
 
-class GivenTwice(SpecError):
-    """A setting that is given twice, as a table and by a dotted name.
-
-    name   the setting
-    other  the longer name that gives it again; empty if it is the same one
-    """
-
-    def __init__(self, name: str, other: str = "") -> None:
-        self.name = name
-        self.other = other
-        again = f", also by {other}. Give one of them." if other else ". Give it once."
-        super().__init__(f"{name} is given twice{again}")
-
-
-class MissingSetting(SpecError):
-    """A setting without a value and without a default.
-
-    name  the setting, with the tables that it is in
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name} is missing and has no default. Give a value.")
-
-
 class SpecErrorAt(SpecError):
     """An invalid setting of a recipe.
 
@@ -157,32 +132,6 @@ class NotFinite(ImageError):
         )
 
 
-class NoLam(ImageError):
-    """Images from which `AutoLam` cannot choose λ.
-
-    reason  why, as a clause
-    """
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"AutoLam cannot choose lam: {reason}. Give lam as a number.")
-
-
-class NegativeImages(ImageError):
-    """Images with negative values for a model without negative features and filters.
-
-    lowest  the smallest value
-    """
-
-    def __init__(self, lowest: float) -> None:
-        self.lowest = lowest
-        super().__init__(
-            f"Images have values down to {lowest:.4g}, but the model is non-negative; expected"
-            " values ≥ 0. Shift them, or make the model with nonnegative=False or"
-            " input.kind='onoff'."
-        )
-
-
 class BeyondRange(ImageError):
     """Numbers whose computation exceeds the range of the dtype.
 
@@ -204,24 +153,6 @@ class EmptySet(ImageError):
 
     def __init__(self) -> None:
         super().__init__("Got an empty set of images; expected at least one.")
-
-
-class CountsDiffer(ImageError):
-    """Another number of labels than of images.
-
-    name    what has both
-    images  the number of images
-    labels  the number of labels
-    """
-
-    def __init__(self, name: str, images: int, labels: int) -> None:
-        self.name = name
-        self.images = images
-        self.labels = labels
-        super().__init__(
-            f"{name} has {plural(images, 'image')} and {plural(labels, 'label')}; expected one"
-            " label per image."
-        )
 
 
 class UnexpectedArgument(ImageError):
@@ -273,180 +204,12 @@ class RunError(WhatwhereError):
     """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 
 
-class NoRoom(RunError):
-    """Latents that fit neither into memory nor onto the disk.
-
-    needed  bytes of memory that they need; as files twice that
-    memory  bytes of memory that are free
-    disk    bytes that are free on the disk of `place`
-    place   a folder on that disk
-    """
-
-    def __init__(self, needed: float, memory: float, disk: float, place: str) -> None:
-        self.needed = needed
-        self.memory = memory
-        self.disk = disk
-        self.place = place
-        super().__init__(
-            f"The latents need {needed / 1e9:.3g} GB of memory, but only {memory / 1e9:.3g} GB are"
-            f" free. As files they need twice that, but the disk of {place} has only"
-            f" {disk / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
-            " images, or learn in a stream (learning.each.update=batch)."
-        )
-
-
-class RunExists(RunError):
-    """A folder that has a run already.
-
-    path      the folder
-    finished  is the run finished?
-    remedy    what to do, in sentences
-    """
-
-    def __init__(self, path: str | os.PathLike[str], finished: bool, remedy: str) -> None:
-        self.path = os.fspath(path)
-        self.finished = finished
-        self.remedy = remedy
-        what = "a finished run" if finished else "a run"
-        super().__init__(f"{printable(self.path)} already has {what}. {remedy}")
-
-
-class RunDiffers(RunError):
-    """A run whose parts do not belong together, or that is continued with something else.
-
-    what        what differs, such as "the recipe"
-    difference  how, as a clause
-    """
-
-    def __init__(self, what: str, difference: str, message: str) -> None:
-        self.what = what
-        self.difference = difference
-        super().__init__(message)
-
-
-class NotARun(RunError):
-    """Images or a recording in place of a run.
-
-    path  the file
-    kind  what it is, such as "a picture"
-    """
-
-    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
-        self.path = os.fspath(path)
-        self.kind = kind
-        super().__init__(
-            f"{printable(self.path)} is {kind}, not a run or a model. Give the pictures first, then"
-            " the model."
-        )
-
-
-class FixedEpochs(RunError):
-    """Epochs of a layer that a run can no longer have.
-
-    layer  the layer
-    given  the number of epochs
-    done   the number that it has trained
-    """
-
-    def __init__(self, layer: int, given: int, done: int, message: str) -> None:
-        self.layer = layer
-        self.given = given
-        self.done = done
-        super().__init__(message)
-
-
-class Busy(RunError):
-    """A folder that another process holds.
-
-    path  the folder
-    """
-
-    def __init__(self, path: str | os.PathLike[str], message: str) -> None:
-        self.path = os.fspath(path)
-        super().__init__(message)
-
-
-class CannotWrite(RunError):
-    """A file that is not written, because that would destroy something.
-
-    path    the file
-    reason  "exists", "read" by the same command, "folder", or "twice" among the results
-    """
-
-    def __init__(self, path: str | os.PathLike[str], reason: str, message: str) -> None:
-        self.path = os.fspath(path)
-        self.reason = reason
-        super().__init__(message)
-
-
-class DiskError(RunError):
-    """An error of the operating system, such as a full disk or a read-only folder.
-
-    reason  what the system says
-    path    the file, if the system names one
-    remedy  what to do, as a clause
-    """
-
-    def __init__(self, doing: str, error: OSError, remedy: str) -> None:
-        self.reason = error.strerror or str(error)
-        self.path = error.filename
-        self.remedy = remedy
-        where = f" ({error.filename})" if error.filename else ""
-        problem = sentence(f"{doing} failed: {self.reason}{where}")
-        super().__init__(f"{problem} {sentence(remedy)}")
-
-
 class ReportedError(RunError):
     """An error that another process of the same training has printed."""
 
 
 class EngineError(WhatwhereError):
     """An engine that does not support what was requested."""
-
-
-class UnsupportedProblem(EngineError):
-    """A problem that an engine does not support.
-
-    engine  its name
-    reason  why, as a clause
-    """
-
-    def __init__(self, engine: str, reason: str) -> None:
-        self.engine = engine
-        self.reason = reason
-        super().__init__(
-            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
-            " does."
-        )
-
-
-class UnknownDevice(SpecError):
-    """A device that torch does not know, or that this machine does not have.
-
-    given   its name
-    reason  what is wrong, as a clause
-    """
-
-    def __init__(self, given: object, reason: str) -> None:
-        self.given = str(given)
-        self.reason = reason
-        super().__init__(f"Cannot use device {self.given!r}: {reason}.")
-
-
-class TooFewDevices(SpecError):
-    """More processes on a machine than it has GPUs.
-
-    process  the number of the process without one
-    count    the number of GPUs
-    """
-
-    def __init__(self, process: int, count: int) -> None:
-        self.process = process
-        self.count = count
-        super().__init__(
-            f"Process {process} of this machine has no GPU: the machine has {count}. Start one"
-            " process per GPU (torchrun --nproc-per-node gpu), or give --device cpu."
-        )
 
 
 class UnusableFile(WhatwhereError):
@@ -482,33 +245,6 @@ class DamagedFilters(RunError, SpecError):
             f"The filters of layer {layer} of {path or 'the model'} have NaN or infinite values."
             " Train the model again."
         )
-
-
-class NoLearnedSteps(RunError):
-    """Learned steps that were never saved next to a model.
-
-    known   the numbers of steps that were saved
-    remedy  what to do, in sentences
-    """
-
-    def __init__(self, problem: str, known: tuple[int, ...], remedy: str) -> None:
-        self.known = known
-        self.remedy = remedy
-        super().__init__(f"{problem} {remedy}")
-
-
-class StepsOfAnotherModel(RunError):
-    """Learned steps of a model with other filters or settings.
-
-    name    the file of the steps, or "the learned steps"
-    remedy  what to do, in sentences
-    """
-
-    def __init__(self, name: str, remedy: str) -> None:
-        self.name = name
-        self.remedy = remedy
-        problem = f"{name} belong to another model, with other filters or settings."
-        super().__init__(f"{problem} {remedy}")
 
 
 class UnusableRunFile(UnusableFile, RunError):

@@ -26,9 +26,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from whatwhere.errors import (
-    Busy,
-    CannotWrite,
-    DiskError,
     ImageError,
     RunError,
     SpecError,
@@ -40,6 +37,7 @@ from whatwhere.errors import (
     WhatwhereError,
     as_clause,
     printable,
+    sentence,
 )
 
 RECORD = ".whatwhere.json"
@@ -49,6 +47,47 @@ _RECORD_FORMAT = "whatwhere results 1"
 
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
+
+
+class CannotWrite(RunError):
+    """A file that is not written, because that would destroy something.
+
+    path    the file
+    reason  "exists", "read" by the same command, "folder", or "twice" among the results
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, message: str) -> None:
+        self.path = os.fspath(path)
+        self.reason = reason
+        super().__init__(message)
+
+
+class DiskError(RunError):
+    """An error of the operating system, such as a full disk or a read-only folder.
+
+    reason  what the system says
+    path    the file, if the system names one
+    remedy  what to do, as a clause
+    """
+
+    def __init__(self, doing: str, error: OSError, remedy: str) -> None:
+        self.reason = error.strerror or str(error)
+        self.path = error.filename
+        self.remedy = remedy
+        where = f" ({error.filename})" if error.filename else ""
+        problem = sentence(f"{doing} failed: {self.reason}{where}")
+        super().__init__(f"{problem} {sentence(remedy)}")
+
+
+class Busy(RunError):
+    """A folder that another process holds.
+
+    path  the folder
+    """
+
+    def __init__(self, path: str | os.PathLike[str], message: str) -> None:
+        self.path = os.fspath(path)
+        super().__init__(message)
 
 
 @contextmanager

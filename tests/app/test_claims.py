@@ -18,7 +18,8 @@ import whatwhere as ww
 from raising import raises
 from tiny_run import PLAIN
 from whatwhere.app import app
-from whatwhere.errors import CannotWrite, RunError
+from whatwhere.errors import RunError
+from whatwhere.files import CannotWrite
 
 
 class Place(NamedTuple):

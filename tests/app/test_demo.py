@@ -15,7 +15,7 @@ from tiny_run import whatwhere
 from whatwhere.app import demo_run as demo
 from whatwhere.classification import describe_images
 from whatwhere.data import load
-from whatwhere.errors import CannotWrite, DiskError
+from whatwhere.files import CannotWrite, DiskError
 from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
 
 FILES = {

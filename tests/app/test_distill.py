@@ -10,12 +10,8 @@ import tiny_run as tiny
 import whatwhere as ww
 from raising import Containing, raises
 from tiny_run import PLAIN, whatwhere
-from whatwhere.errors import (
-    InvalidImages,
-    InvalidSetting,
-    NoLearnedSteps,
-    SpecError,
-)
+from whatwhere.errors import InvalidImages, InvalidSetting, SpecError
+from whatwhere.inference.learned_steps import NoLearnedSteps
 
 QUICK = ("--set", "batches=5", "--set", "batch_size=4", *PLAIN)
 

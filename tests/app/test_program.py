@@ -25,7 +25,6 @@ from whatwhere.app import app
 from whatwhere.commands.builder import Program
 from whatwhere.data.catalogue import absolute_source
 from whatwhere.errors import (
-    CannotWrite,
     ConvergenceWarning,
     NoSuchImages,
     RunError,
@@ -33,6 +32,7 @@ from whatwhere.errors import (
     UnusableImageFile,
     WhatwhereError,
 )
+from whatwhere.files import CannotWrite
 from whatwhere.learning.run_folder import NoRun
 
 

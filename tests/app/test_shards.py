@@ -24,11 +24,8 @@ from whatwhere.classification.settings import Distortions
 from whatwhere.data import find_parts, load, pictures
 from whatwhere.data.parts import OtherShards, PartMissing, PartsDiffer
 from whatwhere.data.pictures import NoPictures
-from whatwhere.errors import (
-    CannotWrite,
-    InvalidImages,
-    InvalidSetting,
-)
+from whatwhere.errors import InvalidImages, InvalidSetting
+from whatwhere.files import CannotWrite
 from whatwhere.labelling.session import Labelling
 from whatwhere.spec.execution import Shard, TrainingOptions
 

@@ -17,18 +17,11 @@ import tiny_training as tiny
 from raising import Containing, raises
 from whatwhere.app import app, main
 from whatwhere.app.train import stop_on_signal
-from whatwhere.errors import (
-    EngineError,
-    InvalidSetting,
-    NoSuchImages,
-    ReportedError,
-    RunDiffers,
-    RunExists,
-    SpecError,
-    UnknownDevice,
-)
+from whatwhere.engines.devices import UnknownDevice
+from whatwhere.errors import EngineError, InvalidSetting, NoSuchImages, ReportedError, SpecError
 from whatwhere.learning import train
 from whatwhere.learning.processes import processes_line
+from whatwhere.learning.run_folder import RunDiffers, RunExists
 from whatwhere.model import load
 from whatwhere.spec.toml import read_recipe, to_toml
 

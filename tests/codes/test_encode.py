@@ -27,24 +27,14 @@ from whatwhere.codes.kept_blocks import KeptBlocks
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.codes.writer import OtherCodes
 from whatwhere.data.parts import PartMissing
+from whatwhere.engines.devices import UnknownDevice
 from whatwhere.engines.threads import workers
-from whatwhere.errors import (
-    Busy,
-    CannotWrite,
-    DiskError,
-    InvalidImages,
-    NegativeImages,
-    NoSuchImages,
-    RunDiffers,
-    RunError,
-    SpecError,
-    UnknownDevice,
-    WhatwhereError,
-)
-from whatwhere.files import RECORD, locked
+from whatwhere.errors import InvalidImages, NoSuchImages, RunError, SpecError, WhatwhereError
+from whatwhere.files import RECORD, Busy, CannotWrite, DiskError, locked
 from whatwhere.html import png
 from whatwhere.inference import resolve_lam
-from whatwhere.learning.run_folder import NoRun
+from whatwhere.learning.run_folder import NoRun, RunDiffers
+from whatwhere.model.deconvnet import NegativeImages
 from whatwhere.spec import AutoLam, InputSpec
 from whatwhere.spec.execution import Shard
 

@@ -27,15 +27,9 @@ from whatwhere.data.arrays import (
     read_array,
     write_npz,
 )
+from whatwhere.data.images import CountsDiffer
 from whatwhere.data.limits import limited
-from whatwhere.errors import (
-    CountsDiffer,
-    ImageError,
-    InvalidImages,
-    NotFinite,
-    Unreadable,
-    UnusableImageFile,
-)
+from whatwhere.errors import ImageError, InvalidImages, NotFinite, Unreadable, UnusableImageFile
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ from whatwhere.data.catalogue import (
     verified_path,
     verify,
 )
-from whatwhere.errors import CountsDiffer, ImageError, NoSuchImages, UnknownDataset
+from whatwhere.data.images import CountsDiffer
+from whatwhere.errors import ImageError, NoSuchImages, UnknownDataset
 
 CONTENT = bytes(range(256)) * 4000
 

@@ -10,9 +10,9 @@ from PIL import Image
 
 from raising import Containing, raises, warns
 from whatwhere.data import Images, NameOfTwo, load, load_groups
+from whatwhere.data.images import CountsDiffer
 from whatwhere.errors import (
     BeyondRange,
-    CountsDiffer,
     ImageError,
     InvalidImages,
     NoSuchImages,

@@ -12,14 +12,9 @@ import torch
 import whatwhere as ww
 from raising import Containing, raises, warns
 from whatwhere.data import Images, LargeFloats, few_labels, load
-from whatwhere.data.images import PictureWindows
+from whatwhere.data.images import CountsDiffer, PictureWindows
 from whatwhere.data.limits import limited
-from whatwhere.errors import (
-    BeyondRange,
-    CountsDiffer,
-    InvalidSetting,
-    NotFinite,
-)
+from whatwhere.errors import BeyondRange, InvalidSetting, NotFinite
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.bool_, 1)])

@@ -17,16 +17,11 @@ from raising import raises
 from whatwhere import engines
 from whatwhere.data import load as load_data
 from whatwhere.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.cpu import first_use
 from whatwhere.engines.triton import engine as triton_engine
-from whatwhere.errors import (
-    Busy,
-    InvalidImages,
-    NoFastEngine,
-    SlowEngineWarning,
-    UnknownEngine,
-    UnsupportedProblem,
-)
+from whatwhere.errors import InvalidImages, NoFastEngine, SlowEngineWarning, UnknownEngine
+from whatwhere.files import Busy
 from whatwhere.inference import infer
 from whatwhere.learning import load
 from whatwhere.model import DeconvNet, Problem

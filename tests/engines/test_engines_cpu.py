@@ -10,8 +10,9 @@ from agreement import AGREEMENTS, differences, influence_of_unknown_pixels, solv
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from raising import raises
 from whatwhere.engines import get_engine, resolve, unsupported_reasons
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.reference.filter_map import FilterMap
-from whatwhere.errors import NoFastEngine, UnsupportedProblem
+from whatwhere.errors import NoFastEngine
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Max, ModelSpec, Phase

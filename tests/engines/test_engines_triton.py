@@ -16,10 +16,10 @@ import torch
 from examples import SPECS, random_images
 from raising import raises
 from whatwhere.engines import get_engine, resolve, unsupported_reasons
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.reference import ista
 from whatwhere.engines.triton import engine as triton_engine
 from whatwhere.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
-from whatwhere.errors import UnsupportedProblem
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase

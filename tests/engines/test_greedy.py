@@ -11,9 +11,9 @@ from torch import Tensor
 import whatwhere as ww
 from raising import raises
 from whatwhere.engines import get_engine, resolve
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.convergence import solve
 from whatwhere.engines.cpu import greedy
-from whatwhere.errors import UnsupportedProblem
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
 

@@ -11,8 +11,9 @@ import torch
 
 from raising import raises
 from whatwhere.engines import ENGINES, get_engine
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.support import ANY, Kinds, Only, Support, settings_of
-from whatwhere.errors import EngineError, UnsupportedProblem
+from whatwhere.errors import EngineError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import (

@@ -19,8 +19,9 @@ import tiny_run as tiny
 from raising import raises
 from tiny_run import whatwhere
 from whatwhere import models
-from whatwhere.errors import DiskError, UnusableRunFile
+from whatwhere.errors import UnusableRunFile
 from whatwhere.explorer import command as explore
+from whatwhere.files import DiskError
 from whatwhere.html import server
 
 

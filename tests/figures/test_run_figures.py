@@ -20,10 +20,10 @@ from raising import Containing, raises
 from whatwhere.app import app
 from whatwhere.app.figures import _choose_images
 from whatwhere.data import load
-from whatwhere.errors import CannotWrite, DiskError, RunError, UnknownChoice
+from whatwhere.errors import RunError, UnknownChoice
 from whatwhere.figures import RunFigures
 from whatwhere.figures.run_figures import Section, _training_settings, report
-from whatwhere.files import RECORD
+from whatwhere.files import RECORD, CannotWrite, DiskError
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
 from whatwhere.spec.toml import to_toml

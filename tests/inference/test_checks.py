@@ -15,6 +15,7 @@ from examples import SPECS, filter_problem, random_images
 from raising import raises
 from whatwhere.data import load
 from whatwhere.engines import ENGINES, get_engine
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.reference.ista import start, step
 from whatwhere.engines.reference.step_size import line_search
 from whatwhere.errors import (
@@ -25,7 +26,6 @@ from whatwhere.errors import (
     InvalidSetting,
     NotFinite,
     SeveralSizes,
-    UnsupportedProblem,
     WrongShape,
 )
 from whatwhere.inference import infer

@@ -9,18 +9,10 @@ import whatwhere as ww
 from examples import SPECS, random_images
 from raising import raises
 from whatwhere.engines import resolve, unsupported_reasons
-from whatwhere.engines.devices import choose_device
-from whatwhere.errors import (
-    EmptySet,
-    InvalidImages,
-    InvalidSetting,
-    NoLam,
-    UnknownDevice,
-    UnknownEngine,
-    WrongShape,
-)
+from whatwhere.engines.devices import UnknownDevice, choose_device
+from whatwhere.errors import EmptySet, InvalidImages, InvalidSetting, UnknownEngine, WrongShape
 from whatwhere.inference import infer, resolve_lam
-from whatwhere.inference.auto_lam import AutoLamRule, sample_rows
+from whatwhere.inference.auto_lam import AutoLamRule, NoLam, sample_rows
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase

@@ -12,14 +12,15 @@ from safetensors.torch import save_file
 import whatwhere as ww
 from examples import SPECS, random_images
 from raising import raises
-from whatwhere.errors import (
-    InvalidSetting,
+from whatwhere.errors import InvalidSetting, UnusableRunFile, command
+from whatwhere.inference.learned_steps import (
+    FORMAT,
+    LearnedSteps,
     NoLearnedSteps,
     StepsOfAnotherModel,
-    UnusableRunFile,
-    command,
+    read_steps,
+    saved_steps,
 )
-from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
 from whatwhere.model import DeconvNet
 from whatwhere.model.checksums import checksum
 from whatwhere.spec import InferenceSpec, Phase, Schedule, StepSpec

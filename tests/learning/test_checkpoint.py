@@ -8,10 +8,11 @@ from safetensors import safe_open
 
 import tiny_training as tiny
 from raising import Containing, raises
-from whatwhere.errors import FixedEpochs, NoSuchRun, RunDiffers, RunError, UnusableRunFile
+from whatwhere.errors import NoSuchRun, RunError, UnusableRunFile
 from whatwhere.learning import TrainingStopped, session
-from whatwhere.learning.checkpoint import Checkpoint, training_changes
+from whatwhere.learning.checkpoint import Checkpoint, FixedEpochs, training_changes
 from whatwhere.learning.reports import TrainingState
+from whatwhere.learning.run_folder import RunDiffers
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Phase, Recipe
 from whatwhere.spec.toml import read_recipe, to_toml
 

@@ -15,8 +15,8 @@ import torch
 
 import tiny_training as tiny
 from raising import raises
-from whatwhere.engines.devices import choose_device
-from whatwhere.errors import InvalidSetting, RunError, SpecError, TooFewDevices
+from whatwhere.engines.devices import TooFewDevices, choose_device
+from whatwhere.errors import InvalidSetting, RunError, SpecError
 from whatwhere.learning import TrainingStopped, processes
 from whatwhere.learning.processes import Meeting, ProcessesDiffer, ProcessGroup
 from whatwhere.model import load

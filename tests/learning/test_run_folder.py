@@ -14,19 +14,17 @@ import whatwhere.engines.reference.filter_map
 import whatwhere.files
 import whatwhere.learning.algorithm
 from raising import Containing, raises
-from whatwhere.errors import (
-    NoSuchRun,
-    NotARun,
-    RunDiffers,
-    RunError,
-    RunExists,
-    UnknownFormat,
-    UnusableRunFile,
-    WhatwhereError,
-)
+from whatwhere.errors import NoSuchRun, RunError, UnknownFormat, UnusableRunFile, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import NoRun, open_folder, read_history
+from whatwhere.learning.run_folder import (
+    NoRun,
+    NotARun,
+    RunDiffers,
+    RunExists,
+    open_folder,
+    read_history,
+)
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import DescriptorSpec, LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import to_toml

@@ -22,19 +22,12 @@ import whatwhere.engines.reference.filter_map
 import whatwhere.learning.algorithm
 import whatwhere.learning.latent_store
 from raising import raises
-from whatwhere.errors import (
-    EmptySet,
-    InvalidSetting,
-    NoRoom,
-    NotFinite,
-    RunError,
-    UnknownEngine,
-    UnsupportedProblem,
-)
+from whatwhere.engines.base import UnsupportedProblem
+from whatwhere.errors import EmptySet, InvalidSetting, NotFinite, RunError, UnknownEngine
 from whatwhere.inference import infer
 from whatwhere.learning import EpochReport, TrainingOptions, TrainingStopped, train
 from whatwhere.learning.checkpoint import has_checkpoint
-from whatwhere.learning.latent_store import free_memory, latents_fit, latents_per_image
+from whatwhere.learning.latent_store import NoRoom, free_memory, latents_fit, latents_per_image
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import (
     EveryEpoch,

@@ -12,7 +12,7 @@ from PIL import Image
 import tiny_training as tiny
 from raising import Containing, raises
 from whatwhere.data import load
-from whatwhere.errors import InvalidSetting, NegativeImages
+from whatwhere.errors import InvalidSetting
 from whatwhere.learning import StreamError
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.training_data import (
@@ -23,6 +23,7 @@ from whatwhere.learning.training_data import (
     stream_recipe,
 )
 from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import NegativeImages
 from whatwhere.spec import EveryBatch, LayerSpec, ModelSpec
 
 

@@ -18,11 +18,11 @@ from whatwhere.errors import (
     ImageError,
     InvalidImages,
     InvalidSetting,
-    NegativeImages,
     NotFinite,
     WrongShape,
 )
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.deconvnet import NegativeImages
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Power

@@ -15,9 +15,7 @@ import whatwhere as ww
 from raising import raises
 from whatwhere import models
 from whatwhere.errors import (
-    GivenTwice,
     InvalidSetting,
-    MissingSetting,
     NoSuchRecipe,
     SpecError,
     SpecErrorAt,
@@ -44,7 +42,7 @@ from whatwhere.spec import (
     StepSpec,
 )
 from whatwhere.spec.checks import type_hints
-from whatwhere.spec.toml import build, override, read_recipe, to_toml
+from whatwhere.spec.toml import GivenTwice, MissingSetting, build, override, read_recipe, to_toml
 
 
 def read(tmp_path: Path, text: str) -> Recipe:

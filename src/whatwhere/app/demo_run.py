@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch.nn.functional as F
@@ -71,7 +71,7 @@ class SvmErrors(TypedDict):
 
     name: str
     dimensions: int
-    score: dict[str, object]
+    score: dict[str, Any]
 
 
 class FewLabelErrors(TypedDict):

@@ -258,7 +258,7 @@ class _CodeBlock:
         sized = model.at(height, width)
         grids = [regions.grid for regions in sized.regions[: self.depth]]
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
-            raise CodesOfAnotherModel(self.name, self.model or "", "this model")
+            raise CodesOfAnotherModel(self.name, "", "this model")
         with torch.no_grad():
             latents = self[image].dense().to(sized.filters[0].device)
             reconstruction: Tensor = sized.decode(latents)[0]

@@ -16,7 +16,7 @@ from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import StoredArray
 from whatwhere.errors import (
     BeyondRange,
-    CountsDiffer,
+    ImageError,
     InvalidImages,
     InvalidSetting,
     NotFinite,
@@ -28,6 +28,24 @@ from whatwhere.html import notebook_strip
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
+
+
+class CountsDiffer(ImageError):
+    """Another number of labels than of images.
+
+    name    what has both
+    images  the number of images
+    labels  the number of labels
+    """
+
+    def __init__(self, name: str, images: int, labels: int) -> None:
+        self.name = name
+        self.images = images
+        self.labels = labels
+        super().__init__(
+            f"{name} has {plural(images, 'image')} and {plural(labels, 'label')}; expected one"
+            " label per image."
+        )
 
 
 class Pixels(Protocol):

@@ -4,9 +4,25 @@ from typing import Protocol
 
 from torch import Tensor
 
-from whatwhere.errors import UnsupportedProblem
+from whatwhere.errors import EngineError
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
+
+
+class UnsupportedProblem(EngineError):
+    """A problem that an engine does not support.
+
+    engine  its name
+    reason  why, as a clause
+    """
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.engine = engine
+        self.reason = reason
+        super().__init__(
+            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
+            " does."
+        )
 
 
 class LinearMap:

@@ -4,7 +4,36 @@ import os
 
 import torch
 
-from whatwhere.errors import TooFewDevices, UnknownDevice
+from whatwhere.errors import SpecError
+
+
+class UnknownDevice(SpecError):
+    """A device that torch does not know, or that this machine does not have.
+
+    given   its name
+    reason  what is wrong, as a clause
+    """
+
+    def __init__(self, given: object, reason: str) -> None:
+        self.given = str(given)
+        self.reason = reason
+        super().__init__(f"Cannot use device {self.given!r}: {reason}.")
+
+
+class TooFewDevices(SpecError):
+    """More processes on a machine than it has GPUs.
+
+    process  the number of the process without one
+    count    the number of GPUs
+    """
+
+    def __init__(self, process: int, count: int) -> None:
+        self.process = process
+        self.count = count
+        super().__init__(
+            f"Process {process} of this machine has no GPU: the machine has {count}. Start one"
+            " process per GPU (torchrun --nproc-per-node gpu), or give --device cpu."
+        )
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:

@@ -25,11 +25,22 @@ import torch
 import torch.nn.functional as F
 
 from whatwhere.engines.reference.pooling_update import start_pooling
-from whatwhere.errors import InvalidSetting, NoLam
+from whatwhere.errors import ImageError, InvalidSetting
 from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
+
+
+class NoLam(ImageError):
+    """Images from which `AutoLam` cannot choose λ.
+
+    reason  why, as a clause
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"AutoLam cannot choose lam: {reason}. Give lam as a number.")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Values that inference rejects before any of them reaches compiled code of an engine."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -67,7 +68,7 @@ def check_settings(spec: object, plan: Iterable[object]) -> None:
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
     """Return latents on the model's device and in its dtype."""
-    tensor: object  # a user may have put anything there
+    tensor: Any  # a user may have put anything there
     for tensor in latents.tensors():
         if (
             not isinstance(tensor, Tensor)

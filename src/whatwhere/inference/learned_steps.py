@@ -12,15 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from whatwhere.errors import (
-    InvalidSetting,
-    NoLearnedSteps,
-    SpecError,
-    StepsOfAnotherModel,
-    command,
-    plural,
-    printable,
-)
+from whatwhere.errors import InvalidSetting, RunError, SpecError, command, plural, printable
 from whatwhere.files import readable
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FILE_NAME, model_file, read_checked, write_checked
@@ -28,6 +20,33 @@ from whatwhere.spec import InferenceSpec
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere learned steps 3"
+
+
+class NoLearnedSteps(RunError):
+    """Learned steps that were never saved next to a model.
+
+    known   the numbers of steps that were saved
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, problem: str, known: tuple[int, ...], remedy: str) -> None:
+        self.known = known
+        self.remedy = remedy
+        super().__init__(f"{problem} {remedy}")
+
+
+class StepsOfAnotherModel(RunError):
+    """Learned steps of a model with other filters or settings.
+
+    name    the file of the steps, or "the learned steps"
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name = name
+        self.remedy = remedy
+        problem = f"{name} belong to another model, with other filters or settings."
+        super().__init__(f"{problem} {remedy}")
 
 
 @dataclass(frozen=True)

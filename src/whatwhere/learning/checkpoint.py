@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from whatwhere.errors import FixedEpochs, NoSuchRun, plural
+from whatwhere.errors import NoSuchRun, RunError, plural
 from whatwhere.files import readable, untrusted
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
@@ -28,6 +28,21 @@ FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 # what may change when a run is resumed: settings of test time, and epochs still to come
 _MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
+
+
+class FixedEpochs(RunError):
+    """Epochs of a layer that a run can no longer have.
+
+    layer  the layer
+    given  the number of epochs
+    done   the number that it has trained
+    """
+
+    def __init__(self, layer: int, given: int, done: int, message: str) -> None:
+        self.layer = layer
+        self.given = given
+        self.done = done
+        super().__init__(message)
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,33 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import open_npz
-from whatwhere.errors import ImageError, NoRoom, RunError, plural
+from whatwhere.errors import ImageError, RunError, plural
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.sized import layer_regions
 from whatwhere.spec import ModelSpec
+
+
+class NoRoom(RunError):
+    """Latents that fit neither into memory nor onto the disk.
+
+    needed  bytes of memory that they need; as files twice that
+    memory  bytes of memory that are free
+    disk    bytes that are free on the disk of `place`
+    place   a folder on that disk
+    """
+
+    def __init__(self, needed: float, memory: float, disk: float, place: str) -> None:
+        self.needed = needed
+        self.memory = memory
+        self.disk = disk
+        self.place = place
+        super().__init__(
+            f"The latents need {needed / 1e9:.3g} GB of memory, but only {memory / 1e9:.3g} GB are"
+            f" free. As files they need twice that, but the disk of {place} has only"
+            f" {disk / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
+            " images, or learn in a stream (learning.each.update=batch)."
+        )
 
 
 class LatentStore:

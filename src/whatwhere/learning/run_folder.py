@@ -18,16 +18,7 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import (
-    NoSuchRun,
-    NotARun,
-    RunDiffers,
-    RunError,
-    RunExists,
-    command,
-    did_you_mean,
-    printable,
-)
+from whatwhere.errors import NoSuchRun, RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -48,6 +39,51 @@ from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 ARRAYS = (".npy", ".npz")
 _HISTORY_FORMAT = "whatwhere history 1"
+
+
+class RunExists(RunError):
+    """A folder that has a run already.
+
+    path      the folder
+    finished  is the run finished?
+    remedy    what to do, in sentences
+    """
+
+    def __init__(self, path: str | os.PathLike[str], finished: bool, remedy: str) -> None:
+        self.path = os.fspath(path)
+        self.finished = finished
+        self.remedy = remedy
+        what = "a finished run" if finished else "a run"
+        super().__init__(f"{printable(self.path)} already has {what}. {remedy}")
+
+
+class RunDiffers(RunError):
+    """A run whose parts do not belong together, or that is continued with something else.
+
+    what        what differs, such as "the recipe"
+    difference  how, as a clause
+    """
+
+    def __init__(self, what: str, difference: str, message: str) -> None:
+        self.what = what
+        self.difference = difference
+        super().__init__(message)
+
+
+class NotARun(RunError):
+    """Images or a recording in place of a run.
+
+    path  the file
+    kind  what it is, such as "a picture"
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        self.path = os.fspath(path)
+        self.kind = kind
+        super().__init__(
+            f"{printable(self.path)} is {kind}, not a run or a model. Give the pictures first, then"
+            " the model."
+        )
 
 
 @dataclass(frozen=True)

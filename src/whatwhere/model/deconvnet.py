@@ -10,13 +10,7 @@ from typing import NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from whatwhere.errors import (
-    InvalidImages,
-    InvalidSetting,
-    NegativeImages,
-    NotFinite,
-    WrongShape,
-)
+from whatwhere.errors import ImageError, InvalidImages, InvalidSetting, NotFinite, WrongShape
 from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
@@ -24,6 +18,21 @@ from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class NegativeImages(ImageError):
+    """Images with negative values for a model without negative features and filters.
+
+    lowest  the smallest value
+    """
+
+    def __init__(self, lowest: float) -> None:
+        self.lowest = lowest
+        super().__init__(
+            f"Images have values down to {lowest:.4g}, but the model is non-negative; expected"
+            " values ≥ 0. Shift them, or make the model with nonnegative=False or"
+            " input.kind='onoff'."
+        )
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -26,9 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import (
-    GivenTwice,
     InvalidSetting,
-    MissingSetting,
     NoSuchRecipe,
     SpecError,
     SpecErrorAt,
@@ -53,6 +51,31 @@ if TYPE_CHECKING:
 
 Spec = TypeVar("Spec")
 INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+
+
+class GivenTwice(SpecError):
+    """A setting that is given twice, as a table and by a dotted name.
+
+    name   the setting
+    other  the longer name that gives it again; empty if it is the same one
+    """
+
+    def __init__(self, name: str, other: str = "") -> None:
+        self.name = name
+        self.other = other
+        again = f", also by {other}. Give one of them." if other else ". Give it once."
+        super().__init__(f"{name} is given twice{again}")
+
+
+class MissingSetting(SpecError):
+    """A setting without a value and without a default.
+
+    name  the setting, with the tables that it is in
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is missing and has no default. Give a value.")
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -138,7 +161,7 @@ def _undotted(changes: dict[str, object]) -> dict[str, object]:
     return tables
 
 
-def build(kind: type[Spec], content: dict[str, object], where: str = "") -> Spec:
+def build(kind: type[Spec], content: object, where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its
     default."""
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
@@ -188,11 +211,11 @@ def _parse(hint: object, old: Any, value: object, name: str) -> object:
         chosen, table = choose_kind(value, choices, name, type(old))
     elif is_dataclass(hint) and not choices:
         chosen = hint
-        table = value
+        table = _table(name, value)
     else:
         return convert(value, hint, name)
     if type(old) is chosen:
-        return override(old, _table(name, table), f"{name}.")
+        return override(old, table, f"{name}.")
     return build(chosen, table, f"{name}.")
 
 
