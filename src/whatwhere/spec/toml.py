@@ -142,19 +142,20 @@ def override(spec: Spec, changes: dict[str, object], where: str = "") -> Spec:
         learning = new.get("learning", spec.learning)
         too_many = "learning" in new and len(learning) > depth  # which the recipe reports
         new["learning"] = learning if too_many else follow_depth(learning, depth)
-    return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
+    return _named(where, lambda: cast(Spec, replace(cast("DataclassInstance", spec), **new)))
 
 
 def _undotted(changes: dict[str, object]) -> dict[str, object]:
     """Expand dotted names into tables: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
-    tables: dict[str, Any] = {}
+    tables: dict[str, object] = {}
     for name, value in changes.items():
         *path, last = name.split(".")
         table = tables
         for step in path:
-            table = table.setdefault(step, {})
-            if not isinstance(table, dict):
+            inner = table.setdefault(step, {})
+            if not isinstance(inner, dict):
                 raise GivenTwice(step, name)
+            table = inner
         if last in table:
             raise GivenTwice(name)
         table[last] = dict(value) if isinstance(value, dict) else value
@@ -224,14 +225,14 @@ def to_toml(recipe: Recipe) -> str:
     return "\n".join(_lines(recipe, "")) + "\n"
 
 
-def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
+def _lines(spec: "DataclassInstance", path: str, header: str = "[{}]") -> list[str]:
     plain = []
     tables = []
     for f in fields(spec):
         value = getattr(spec, f.name)
         if is_choice(value) and not settable(type(value)):
             plain.append(f"{f.name} = {json.dumps(value.kind)}")  # a name alone is short for it
-        elif is_dataclass(value):
+        elif is_dataclass(value) and not isinstance(value, type):
             tables += _lines(value, f"{path}{f.name}.")
         elif _is_list_of_specs(value):
             # as a list, which is read as it stands; tables by number would be differences
@@ -328,11 +329,14 @@ def described_paths(kind: type) -> dict[str, _DescribedSetting]:
     return described
 
 
-def value_of(spec: Any, path: str) -> object:
+def value_of(spec: object, path: str) -> object:
     """Return the value of a setting by its full name; `each` is the last of a list. None where the
     spec has no such setting, because it has another choice."""
     for name in path.split("."):
-        spec = (spec or (None,))[-1] if name == "each" else getattr(spec, name, None)
+        if name == "each":
+            spec = spec[-1] if isinstance(spec, tuple) and spec else None
+        else:
+            spec = getattr(spec, name, None)
     return spec
 
 
