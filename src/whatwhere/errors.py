@@ -208,9 +208,12 @@ def _is_ours(file: str) -> bool:
 def printable(text: object) -> str:
     r"""Return the text with control characters, line breaks and undecodable bytes written as
     escapes such as \x1b."""
+    words = str(text)
+    if words.isprintable():
+        return words
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
-        for char in str(text)
+        for char in words
     )
 
 

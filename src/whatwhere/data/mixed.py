@@ -29,7 +29,15 @@ from whatwhere.data.pictures import (
     pictures_of_files,
     read_pictures,
 )
-from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable, warn
+from whatwhere.errors import (
+    ImageError,
+    UnusableImageFile,
+    one_or,
+    plural,
+    printable,
+    unique_printable,
+    warn,
+)
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
@@ -64,6 +72,8 @@ class MixedPictures:
     classes    the names of their labels
     elsewhere  the files of the same folder that other shards read
     all_pictures  the pictures of all shards
+    decoded    whether every picture was decoded. If not, one that turns out to be damaged is black,
+               with a warning
     """
 
     pictures: Sequence[Picture]
@@ -73,14 +83,17 @@ class MixedPictures:
     classes: tuple[str, ...] = ()
     elsewhere: Sequence[Path] = ()
     all_pictures: AllPictures | None = None
+    decoded: bool = True
 
     @classmethod
-    def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
+    def of_folder(
+        cls, folder: Path, recorded: Recorded, shard: Shard, *, decoded: bool = True
+    ) -> "MixedPictures":
         """Return the pictures of a shard of a folder; no other file is opened."""
         content = folder_content(folder)
         own, elsewhere = content.split(shard)
         name = printable(folder.name or folder.absolute().name)
-        pictures = read_pictures(folder, own)
+        pictures = read_pictures(folder, own, decoded=decoded)
         return cls(
             pictures,
             name,
@@ -88,6 +101,7 @@ class MixedPictures:
             classes=content.classes,
             elsewhere=elsewhere,
             all_pictures=content.all_pictures,
+            decoded=decoded,
         )
 
     @classmethod
@@ -109,11 +123,11 @@ class MixedPictures:
         own = pictures_of_files(files[rows.start : rows.stop])
         return cls(own, plural(len(files), "file"), recorded, all_pictures=all_pictures)
 
-    @property
+    @cached_property
     def sizes(self) -> list[tuple[int, int]]:
         """Heights and widths, the most frequent first."""
-        sizes = [picture.shape[1:] for picture in self.pictures]
-        return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
+        counts = Counter(picture.shape[1:] for picture in self.pictures)
+        return [size for size, _ in counts.most_common()]
 
     def kind(self) -> Kind:
         """Return the kind that all of them become."""
@@ -169,6 +183,16 @@ class MixedPictures:
             self.pictures, self.name, (side, side), partial(centre_square, side=side)
         )[0]
 
+    def _decoded(self, picture: Picture) -> np.ndarray:
+        """Return the pixels of a picture; black if only decoding tells that it is damaged."""
+        try:
+            return decode(picture, blend=self.blend)
+        except UnusableImageFile as error:
+            if self.decoded:
+                raise
+            warn(DamagedPictureIsBlack(picture, error.reason))
+            return np.zeros(picture.shape, picture.dtype)
+
     def _group(
         self,
         pictures: Sequence[Picture],
@@ -183,7 +207,7 @@ class MixedPictures:
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 
         def read_one(picture: Picture) -> np.ndarray:
-            pixels = decode(picture, blend=self.blend)
+            pixels = self._decoded(picture)
             return fit(convert(pixels, whites.get(picture.dtype.name), kind))
 
         def read(rows: np.ndarray) -> np.ndarray:
@@ -212,6 +236,21 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     """Return the side of squares from pictures of these sizes: 64, or the smallest side of all
     pictures if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
+
+
+class DamagedPictureIsBlack(UserWarning):
+    """A picture that was opened by its header turns out to be damaged.
+
+    picture  the picture
+    reason   what is wrong with it
+    """
+
+    def __init__(self, picture: Picture, reason: str) -> None:
+        self.picture = picture
+        self.reason = reason
+        super().__init__(
+            f"{picture.name} is damaged ({reason}) and is shown black. Replace it, or leave it out."
+        )
 
 
 class PicturesBecomeSquares(UserWarning):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 
 from whatwhere.data.deep_png import DeepPng, is_deep
+from whatwhere.data.headers import HEADER_DTYPE, header_shape
 from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.data.limits import limits
 from whatwhere.errors import (
@@ -178,7 +180,7 @@ class Picture:
         """The sub-folder that it is in, if sub-folders are labels."""
         return self.place.label
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The path of the file from the folder that was given and, where there are several, its
         page: sub-folder/name.tif/page.
@@ -217,11 +219,13 @@ def is_picture(path: Path) -> bool:
         return path.suffix.lower() in SUFFIXES or file.read(4).startswith(_MAGICS)
 
 
-def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
-    """Return the pictures of a folder, or of a shard of it, in the order of their paths; all of
-    them are decoded once.
+def read_pictures(folder: Path, content: _FolderContent, *, decoded: bool = True) -> list[Picture]:
+    """Return the pictures of a folder, or of a shard of it, in the order of their paths.
 
     Files that are not pictures, or damaged ones, are skipped with a warning that names them.
+
+    decoded  decode all of them once. Otherwise the header is enough where it tells the shape, and
+             damage inside of a file is not noticed
     """
     if content.pictures:
         _check_pillow()  # without it, every picture would be skipped
@@ -229,7 +233,9 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
     skipped = dict.fromkeys(content.others, "not a picture")
     for file, place in content.pictures.items():
         try:
-            pictures += list(find_pages(file, place))  # all pages, or none
+            known = None if decoded else _picture_of_header(file, place)
+            # all pages, or none
+            pictures += list(find_pages(file, place)) if known is None else [known]
         except ImageError as error:
             skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
@@ -237,6 +243,15 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
     if skipped:
         warn(_skipped_files(folder, skipped))
     return pictures
+
+
+def _picture_of_header(file: Path, place: Place) -> Picture | None:
+    """Return the picture of a file by its header; None if decoding must tell."""
+    known = header_shape(file)
+    if known is None:
+        return None
+    shape, stamp = known
+    return Picture(file, 0, shape, HEADER_DTYPE, stamp, place=place)
 
 
 def largest_of(file: Path) -> int:
@@ -517,6 +532,7 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
     return _ChannelTiff(stream)
 
 
+@cache
 def _has_plugin() -> bool:
     """Register the plugin for HEIC files, if it is installed; tell whether it is."""
     try:

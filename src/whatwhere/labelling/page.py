@@ -165,8 +165,8 @@ class LabelPage:
 
     @contextmanager
     def _behind_stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        short = title.partition(",")[0]  # the terminal has room for more words
-        with self.clock.stage(short, total) as advance:
+        # The line of the page has room for a word such as "learning"; the terminal says more.
+        with self.clock.stage(title, total, short=title.partition(" ")[0]) as advance:
             yield advance
 
     # Requests -------------------------------------------------------------------------------------
