@@ -162,7 +162,7 @@ def measure(file: Path, draws: int, device: str) -> list[Line]:
 def read(file: Path) -> list[Line]:
     """Return the lines of a file of results."""
     rows = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines()]
-    return [Line(**row) for row in rows if "machine" not in row]
+    return [Line(*row) for row in rows if isinstance(row, list)]
 
 
 def table(lines: list[Line]) -> str:
@@ -221,10 +221,10 @@ def main() -> None:
         given.out.open("a", encoding="utf-8") as out,
         ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool,
     ):
-        out.write(json.dumps({"machine": machine()}) + "\n")
+        out.write(json.dumps({"machine": machine(), "fields": Line._fields}) + "\n")
         running = [pool.submit(measure, file, given.draws, given.device) for file in files]
         for one in as_completed(running):
-            out.writelines(json.dumps(line._asdict()) + "\n" for line in one.result())
+            out.writelines(json.dumps(line) + "\n" for line in one.result())
             out.flush()
 
 

@@ -439,6 +439,8 @@ function showMap() {
 
 /** Look through the members of a class in the grid. @param {string} name */
 function look(name) {
+  shared.lit = null; // who looks through a class does not mean them
+  showLit();
   shared.takenOut.clear();
   byId("filter", HTMLSelectElement).value = `class ${name}`;
   setView("grid");
