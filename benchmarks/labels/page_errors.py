@@ -105,7 +105,8 @@ def session_lines(
 ) -> Iterator[Line]:
     """Label as a person would, once for each way; yield what is true and what is estimated."""
     order = np.random.default_rng(draw).permutation(len(truth)).tolist()
-    for way, among in ways.items():
+    for way, described_by in ways.items():
+        among = [Candidate.of(one.description) for one in described_by]  # no weights of a session
         session = ww.Labelling(among[0].description.rows)
         session.use(*among[0])
         for count in range(1, max(LABELS) + 1):

@@ -96,7 +96,7 @@ def test_one_rule_on_test_images(name: str, counts: tuple[str, ...]) -> None:
 def test_suggested_labels() -> None:
     found = json.loads((RESULTS / "labelling.json").read_text())["errors"]
     text = (PAGES / "labelling.md").read_text(encoding="utf-8")
-    tables = re.findall(r"<!-- (\w+) -->\n\n(\| labels .*?)\n\n", text, re.DOTALL)
+    tables = re.findall(r"<!-- (\w+) -->\n\n(\| labels \| 5 .*?)\n\n", text, re.DOTALL)
     assert {name for name, _ in tables} == {key.split()[0] for key in found}
     for name, table in tables:
         head, _, *rows = (
