@@ -55,7 +55,7 @@ def test_what_only_decoding_tells_is_left_to_it(tmp_path: Path) -> None:
     for suffix in (".jpg", ".png"):
         picture().save(tmp_path / f"whole{suffix}")
         content = (tmp_path / f"whole{suffix}").read_bytes()
-        for length in (0, 5, 30, len(content) // 2, len(content) - 1):
+        for length in (0, 5, 14, 30, len(content) // 2, len(content) - 1):
             (tmp_path / f"cut{length}{suffix}").write_bytes(content[:length])
     told = {file.name for file in tmp_path.iterdir() if header_shape(file) is not None}
     assert told == {"whole.jpg", "whole.png"}
