@@ -10,7 +10,7 @@ from PIL import Image
 from whatwhere.data import load, open_folder
 from whatwhere.data.headers import HEADER_DTYPE, header_shape
 from whatwhere.data.mixed import DamagedPictureIsBlack
-from whatwhere.data.pictures import find_pages
+from whatwhere.data.pictures import decode, find_pages
 
 LYING = 6  # an orientation that swaps height and width
 KNOWN = [
@@ -93,3 +93,21 @@ def test_damage_that_only_decoding_shows_makes_a_picture_black(tmp_path: Path) -
         pixels = opened[:]
     assert [one.message.picture.name for one in caught] == ["b.png"]
     assert [bool(one.any()) for one in pixels] == [True, False, True]
+
+
+def test_large_jpegs_are_decoded_at_a_part_of_their_size(tmp_path: Path) -> None:
+    smooth = np.add.outer(np.arange(300), np.arange(400)) / 700
+    for number, suffix in enumerate((".jpg", ".png", ".jpg")):
+        shades = (255 * smooth ** (number + 1)).astype(np.uint8)[: 300 - 20 * number]
+        Image.fromarray(shades).save(tmp_path / f"{number}{suffix}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opened = open_folder(tmp_path, size=16)
+        loaded = load(tmp_path, size=16)
+    difference = 255 * abs(opened[:] - loaded[:]).mean((1, 2, 3))
+    assert difference[1] == 0, "a PNG file is decoded whole"
+    assert 0 < difference[0] < 1
+    assert 0 < difference[2] < 3, "its sides are no multiples of eight"
+    (page,) = find_pages(tmp_path / "0.jpg")
+    assert decode(page, enough=40).shape == (1, 75, 100)
+    assert decode(page, enough=151).shape == (1, 300, 400)

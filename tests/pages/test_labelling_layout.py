@@ -12,6 +12,7 @@ from PIL import Image
 import whatwhere as ww
 from pages.labelled import GivenRows, press, serving, until_said
 from pages.opened import Opened
+from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.page import LabelPage
 
@@ -36,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         width, height = SIZES[number % len(SIZES)]
         noise = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
         Image.fromarray(noise).save(pictures / f"{number:02d}.png")
-    with pytest.warns(UserWarning, match="3 sizes"):
+    with pytest.warns(PicturesBecomeSquares):
         images = ww.data.load(pictures)
     rows = generator.normal(size=(COUNT, 3)).astype(np.float32)
     shown = LabelPage(lambda _: GivenRows(images, rows), "sizes", folder / "classifier")

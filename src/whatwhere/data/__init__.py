@@ -122,7 +122,8 @@ def open_folder(
 ) -> Images:
     """Open a folder of pictures by their headers, as `load` does, but ten times faster: only
     pictures whose header does not tell their shape are decoded. A picture that turns out to be
-    damaged when it is read is black, with a warning."""
+    damaged when it is read is black, with a warning. Large JPEG files that become squares are
+    decoded at a part of their size, which moves edges by half a pixel of the square at most."""
     opened = MixedPictures.of_folder(Path(folder), recorded, ALL, decoded=False)
     return replace(_one_size(opened, size), source=catalogue.absolute_source(folder))
 

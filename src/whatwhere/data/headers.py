@@ -26,7 +26,11 @@ def header_shape(file: Path) -> tuple[tuple[int, int, int], FileStamp] | None:
     """Return the shape [C, H, W] of the one picture of 8 bits in a PNG or JPEG file whose end is
     there, and the stamp of the file. None for all others: only decoding tells."""
     try:
-        with readable(file, "picture", "decode it", ImageError), untrusted(), open_regular(file) as stream:
+        with (
+            readable(file, "picture", "decode it", ImageError),
+            untrusted(),
+            open_regular(file) as stream,
+        ):
             begin = stream.read(26)
             if begin.startswith(_PNG):
                 shape = _png_shape(begin, stream)

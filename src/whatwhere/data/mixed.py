@@ -73,7 +73,7 @@ class MixedPictures:
     elsewhere  the files of the same folder that other shards read
     all_pictures  the pictures of all shards
     decoded    whether every picture was decoded. If not, one that turns out to be damaged is black,
-               with a warning
+               with a warning, and large JPEG files become squares by way of a part of their size
     """
 
     pictures: Sequence[Picture]
@@ -179,14 +179,14 @@ class MixedPictures:
         """Return all of them as squares: scaled so that the shorter side is `side`, and cut at the
         centre."""
         side = side or usual_side(self.sizes)
-        return self._group(
-            self.pictures, self.name, (side, side), partial(centre_square, side=side)
-        )[0]
+        fit = partial(centre_square, side=side)
+        enough = 0 if self.decoded else 4 * side
+        return self._group(self.pictures, self.name, (side, side), fit, enough=enough)[0]
 
-    def _decoded(self, picture: Picture) -> np.ndarray:
+    def _decoded(self, picture: Picture, enough: int) -> np.ndarray:
         """Return the pixels of a picture; black if only decoding tells that it is damaged."""
         try:
-            return decode(picture, blend=self.blend)
+            return decode(picture, blend=self.blend, enough=enough)
         except UnusableImageFile as error:
             if self.decoded:
                 raise
@@ -200,6 +200,7 @@ class MixedPictures:
         size: tuple[int, int],
         fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
         alpha: bool = False,
+        enough: int = 0,
     ) -> Group:
         kind = self.kind()
         whites = {"uint8": 255, "uint16": self.deep_white, "int16": 32768}
@@ -207,7 +208,7 @@ class MixedPictures:
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 
         def read_one(picture: Picture) -> np.ndarray:
-            pixels = self._decoded(picture)
+            pixels = self._decoded(picture, enough)
             return fit(convert(pixels, whites.get(picture.dtype.name), kind))
 
         def read(rows: np.ndarray) -> np.ndarray:

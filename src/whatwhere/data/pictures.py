@@ -285,24 +285,43 @@ def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
     return f"{printable(folder)}: skipped {names}{more}."
 
 
-def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
+def decode(
+    picture: Picture, *, known: bool = False, blend: bool = True, enough: int = 0
+) -> np.ndarray:
     """Return the pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such
     grey values, or is TIFF.
 
     known  return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
     blend  blend transparent pixels with black, the background of the model: colour · alpha.
            Otherwise colours stay as they are stored
+    enough  pixels of each side that are enough: a JPEG file that has at least twice as many is
+            decoded at a half, a quarter or an eighth of its size, which is ten times faster. 0
+            decodes it whole
     """
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
+        expected = picture.shape[1:]
+        if enough and _is_reduced_to(opened, enough):
+            expected = None
         pixels = _read_page(opened, picture.page, _known if known else read)
         stamp = FileStamp.of(os.stat(picture.file))
-    expected = (
-        ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
-    )
-    if (pixels.shape, pixels.dtype) != expected or stamp != picture.stamp:
+    kind = (1, np.dtype(bool)) if known else (picture.shape[0], picture.dtype)
+    is_expected = expected in (None, pixels.shape[1:]) and kind == (len(pixels), pixels.dtype)
+    if not is_expected or stamp != picture.stamp:
         raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
     return pixels
+
+
+def _is_reduced_to(picture: "_Opened", enough: int) -> bool:
+    """Let an open JPEG file be decoded at a part of its size, with sides of at least `enough`
+    pixels; tell whether it will be."""
+    if (
+        getattr(picture, "format", None) != "JPEG"
+        or min(picture.width, picture.height) < 2 * enough
+    ):
+        return False
+    with untrusted():
+        return picture.draft(picture.mode, (enough, enough)) is not None
 
 
 def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:

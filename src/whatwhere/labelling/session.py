@@ -22,7 +22,7 @@ from whatwhere.classification.picture_classifier import (
     describe_pictures,
 )
 from whatwhere.classification.settings import Distortions
-from whatwhere.data import Images, Source, load
+from whatwhere.data import Images, Source, is_folder, load, open_folder
 from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
@@ -129,7 +129,11 @@ class Labelling:
             description = Description("given rows", checked_rows(images))
             count = len(images)
         else:
-            self.images = load(images, recorded=recorded_of(run, self.file))
+            recorded = recorded_of(run, self.file)
+            if is_folder(images):
+                self.images = open_folder(images, recorded=recorded)
+            else:
+                self.images = load(images, recorded=recorded)
             count = len(self.images)
             how = invariant_to or Distortions()
             options = options or Execution(device="cpu")
