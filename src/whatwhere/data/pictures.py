@@ -300,13 +300,12 @@ def decode(
     """
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
-        expected = picture.shape[1:]
-        if enough and _is_reduced_to(opened, enough):
-            expected = None
+        is_reduced = enough > 0 and _is_reduced_to(opened, enough)
         pixels = _read_page(opened, picture.page, _known if known else read)
         stamp = FileStamp.of(os.stat(picture.file))
     kind = (1, np.dtype(bool)) if known else (picture.shape[0], picture.dtype)
-    is_expected = expected in (None, pixels.shape[1:]) and kind == (len(pixels), pixels.dtype)
+    has_size = is_reduced or pixels.shape[1:] == picture.shape[1:]
+    is_expected = has_size and kind == (len(pixels), pixels.dtype)
     if not is_expected or stamp != picture.stamp:
         raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
     return pixels

@@ -130,7 +130,7 @@ class Labelling:
             count = len(images)
         else:
             recorded = recorded_of(run, self.file)
-            if is_folder(images):
+            if isinstance(images, str | Path) and is_folder(images):
                 self.images = open_folder(images, recorded=recorded)
             else:
                 self.images = load(images, recorded=recorded)
