@@ -314,10 +314,9 @@ def decode(
 def _is_reduced_to(picture: "_Opened", enough: int) -> bool:
     """Let an open JPEG file be decoded at a part of its size, with sides of at least `enough`
     pixels; tell whether it will be."""
-    if (
-        getattr(picture, "format", None) != "JPEG"
-        or min(picture.width, picture.height) < 2 * enough
-    ):
+    if isinstance(picture, _ChannelTiff | DeepPng) or picture.format != "JPEG":
+        return False
+    if min(picture.width, picture.height) < 2 * enough:
         return False
     with untrusted():
         return picture.draft(picture.mode, (enough, enough)) is not None
