@@ -736,6 +736,10 @@ def test_what_is_most_like_a_labelled_picture_lights_up_and_enter_confirms_it(
     press(tab, "<Escape>")
     assert tab.tab.locator("#like").is_hidden()
     assert sorted(session.said.values()) == ["bar", "stripe"]
+    press(tab, "stripe <Enter>")
+    tab.tab.locator("#like").wait_for()
+    tab.tab.get_by_role("button", name="Look through").first.click()
+    assert tab.tab.locator("#like").is_hidden(), "Enter in a class means no lights above it"
 
 
 @pytest.mark.browser
