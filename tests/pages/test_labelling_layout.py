@@ -230,7 +230,7 @@ def test_twelve_classes_leave_everything_for_a_label_in_sight(
     shown, server = session
     assert shown.session is not None
     shown.session.label({row: f"class {row}" for row in range(2, 14)})
-    shown.behind_words = "2 of 4 · learning · about 12 min left"
+    shown.behind_words = "3 of 4 · describing the pictures · about 120 min left"
     shown.revision += 1
     size = {"width": 1280, "height": 720}
     with Opened(browser, server.url, viewport=size) as opened:
