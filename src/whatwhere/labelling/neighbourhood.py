@@ -159,12 +159,12 @@ class Neighbourhood:
         """Return the rows among some that are nearest to a row, and the cosines of their
         descriptors."""
         others = np.array([other for other in among if other != row], dtype=int)
-        unit = self._unit_rows()
+        unit = self.unit_rows()
         cosines = (unit @ unit[row]).numpy()[others]
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(int(others[i]), float(cosines[i])) for i in order]
 
-    def _unit_rows(self) -> torch.Tensor:
+    def unit_rows(self) -> torch.Tensor:
         """Return the descriptors scaled to length 1, their views weighed as the labels say."""
         unit = self._unit  # another thread may let it go
         if unit is None:

@@ -363,8 +363,9 @@ class Labelling:
 
     def suspects(self) -> list[Suspect]:
         """Return the labels that look wrong: the other labels contradict them when they are held
-        out."""
-        found = suspected_labels(self.graph) if len(self.classes) > 1 else []
+        out, or a picture that is nearly the same has another one."""
+        said = self._described_of(self.said)
+        found = suspected_labels(self.graph, said) if len(self.classes) > 1 else []
         return [one._replace(row=int(self.at[one.row])) for one in found]
 
     def nearest_labelled(self, key: Key, count: int = 4) -> list[tuple[int, float]]:
