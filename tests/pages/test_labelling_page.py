@@ -743,6 +743,24 @@ def test_what_is_most_like_a_labelled_picture_lights_up_and_enter_confirms_it(
 
 
 @pytest.mark.browser
+def test_labels_that_the_server_does_not_get_are_sent_again(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    first = chosen_row(tab)
+    tab.tab.route("**/label", lambda route: route.abort())
+    press(tab, "bar <Enter>")
+    tab.tab.locator("#message.bad").wait_for()
+    second = chosen_row(tab)
+    press(tab, "stripe <Enter>")
+    assert shown.session.said == {}
+    tab.tab.unroute("**/label")
+    until_said(tab, shown, 2)
+    assert shown.session.said == {first: "bar", second: "stripe"}
+    assert tab.text("#message") == "", "it answers again"
+    assert all("ERR_FAILED" in error for error in tab.errors)
+    tab.errors.clear()
+
+
+@pytest.mark.browser
 def test_a_double_click_on_a_class_is_one_label(tab: Opened, served: Session) -> None:
     _, shown, _ = served
     press(tab, "bar <Enter>")
