@@ -175,6 +175,7 @@ class Network(nn.Module):
         self.head = nn.Linear(self.patches.index.numel(), 10)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        self.recorded = 0  # images in the batches of a recording, which is used in training mode
         self.to(model.device)
 
     @property
@@ -324,7 +325,6 @@ def learn(
         heads = half_heads(network, data, half, variant.C) if variant.head == "held out" else []
         batches = chosen_batches(last[taught.index].cpu() > 0, variant.easy, size, generator)
         total, seen = torch.zeros(3, device=device), 0
-        network.train()
         for chosen in batches:
             passed = (epoch - 1 + seen / len(batches)) / variant.epochs
             progress = max(passed, (time.monotonic() - began) / limit)
@@ -338,6 +338,7 @@ def learn(
                 if data.few and variant.teacher == "none" and variant.reconstruction:
                     others = torch.randint(len(data.all), (size,), generator=generator)
                     images = torch.cat([images, data.all[others.to(device)]])
+                network.train(network.recorded == len(images))
                 rows, costs = network(images, network.kept(images, variant.map_dropout))
                 rows, cost = rows[:size], costs[-size:].mean()
                 if not heads:
@@ -466,6 +467,7 @@ def record(network: Network, images: Tensor) -> None:
     kept = network.kept(images)
     with torch.enable_grad():
         torch.cuda.make_graphed_callables(network, (images, kept), allow_unused_input=True)
+    network.recorded = len(images)
     print(f"recorded in {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -593,16 +595,14 @@ class Results:
 
 @dataclass
 class Prepared:
-    """A network before it learns from labels, for several trainings: it is recorded once.
+    """A network before it learns from labels, for several trainings.
 
-    state     its parameters before a training
-    recorded  the size of the batches that it is recorded for
-    before    its evaluation, by the number of labels and the seed that draws them
+    state   its parameters before a training
+    before  its evaluation, by the number of labels and the seed that draws them
     """
 
     network: Network
     state: dict[str, Tensor]
-    recorded: int = 0
     before: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
 
 
@@ -657,9 +657,8 @@ def measure(
             values["gradient before"] = gradient_of(network, data, variant.C, seed)
     print(f"{key}: begun in {time.monotonic() - began:.0f} s, {values}", flush=True)
     large = variant.teacher != "none" or not data.few
-    if data.images.is_cuda and large and not ready.recorded:
+    if data.images.is_cuda and large and not network.recorded:
         record(network, data.all[: variant.batch_size])
-        ready.recorded = variant.batch_size
     history = []
     for epoch in learn(network, variant, data, seed, limits.each):
         history.append(epoch)
