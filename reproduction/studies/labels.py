@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -66,7 +67,6 @@ class Variant:
     size_rate      … for the logarithms of the sizes of the steps
     head_rate      … for the classifier
     dropout        share of the descriptor's numbers that a joint classifier does not see
-    map_dropout    share of the 48 maps that the descriptor of an image is made without
     decay          weight decay of a joint classifier
     C              of the SVM that begins, and of those of the halves and the teacher
     batch_size     labelled images in a batch; at most an eighth of them
@@ -85,47 +85,31 @@ class Variant:
     size_rate: float = 3e-3
     head_rate: float = 3e-3
     dropout: float = 0.5
-    map_dropout: float = 0.0
     decay: float = 1e-5
     C: float = 10.0
     batch_size: int = 500
 
 
+# few passes over images that have no gradient, so that there is time for many passes; the rates are
+# high, as from random filters
 JOINT = Variant(
-    distilled=100,
+    distilled=60,
+    epochs=60,
     head="joint",
-    epochs=40,
-    filter_rate=1e-3,
+    easy=0.2,
+    filter_rate=3e-3,
+    size_rate=1e-2,
+    head_rate=1e-2,
     reconstruction=0.02,
-    C=1.0,
+    dropout=0.2,
     batch_size=250,
 )
-# all rates as from random filters, and few passes over images that have no gradient
-FAST = replace(JOINT, epochs=24, filter_rate=3e-3, size_rate=1e-2, head_rate=1e-2, easy=0.2, C=10.0)
 VARIANTS = {
-    "fast": FAST,
-    "fast, all images": replace(FAST, easy=1.0),
-    "fast, without maps": replace(FAST, map_dropout=0.2),
-    "fast, more reconstruction": replace(FAST, reconstruction=0.2),
-    "fast, less dropout": replace(FAST, dropout=0.2),
-    "fast, three steps": replace(FAST, steps=3),
-    "fast, from scratch": replace(FAST, scratch=True),
-    "fast, from scratch, without maps": replace(FAST, scratch=True, map_dropout=0.2),
-    "fast, taught by the graph": replace(FAST, teacher="graph", epochs=10),
-    "slow, taught by the graph": replace(
-        FAST, teacher="graph", epochs=10, filter_rate=1e-3, size_rate=3e-3, head_rate=3e-3
-    ),
-    "fast, taught by the graph, without maps": replace(
-        FAST, teacher="graph", epochs=10, map_dropout=0.2
-    ),
+    "published": JOINT,
+    "scratch": replace(JOINT, scratch=True),
     "held out": Variant(),
-    "sizes alone": Variant(filter_rate=0.0, size_rate=1e-2),
-    "joint": JOINT,
-    "joint, slow filters": replace(JOINT, filter_rate=2e-4),
-    "joint, no reconstruction": replace(JOINT, reconstruction=0.0),
-    "scratch": replace(JOINT, scratch=True, filter_rate=3e-3, size_rate=1e-2, head_rate=1e-2),
-    "taught by the SVM": replace(JOINT, teacher="svm", epochs=4, C=10.0),
-    "taught by the graph": replace(JOINT, teacher="graph", epochs=4, C=10.0),
+    "taught by the graph": replace(JOINT, teacher="graph", epochs=8, dropout=0.5),
+    "taught by the SVM": replace(JOINT, teacher="svm", epochs=8, dropout=0.5),
 }
 GRID = (3.0, 10.0, 30.0, 100.0)  # of the tables
 DESCRIPTOR = DescriptorSpec(where="keep")
@@ -184,20 +168,11 @@ class Network(nn.Module):
         given = self.unrolled.model
         return DeconvNet.from_parts(given.spec, list(self.filters), given.connectivity)
 
-    def forward(self, images: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Descriptors of the maps that are kept, and the cost after the last step.
-
-        kept  a factor for each map of each image, [N, 48]
-        """
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Descriptors, and the cost after the last step."""
         problem = self.unrolled.problem(self.model, images)
         latents = self.unrolled.run(problem)
-        features = latents.features * kept[:, :, None, None]
-        return rows_of(features, self.patches), problem.objective(latents).cost
-
-    def kept(self, images: Tensor, dropout: float = 0.0) -> Tensor:
-        """Which maps of each image are kept, at random, [N, 48]."""
-        maps = self.filters[-1].shape[1]
-        return F.dropout(images.new_ones(len(images), maps), dropout)
+        return rows_of(latents.features, self.patches), problem.objective(latents).cost
 
     @torch.no_grad()
     def project(self) -> None:
@@ -212,7 +187,7 @@ class Network(nn.Module):
         parts, cost = [], 0.0
         self.eval()  # a recording is for batches of training
         for v in images.split(EVAL_BATCH):
-            rows, costs = self(v, self.kept(v))
+            rows, costs = self(v)
             parts.append(rows)
             cost += float(costs.sum())
         return torch.cat(parts), cost / len(images)
@@ -339,7 +314,7 @@ def learn(
                     others = torch.randint(len(data.all), (size,), generator=generator)
                     images = torch.cat([images, data.all[others.to(device)]])
                 network.train(network.recorded == len(images))
-                rows, costs = network(images, network.kept(images, variant.map_dropout))
+                rows, costs = network(images)
                 rows, cost = rows[:size], costs[-size:].mean()
                 if not heads:
                     scores = network.head(F.dropout(rows, variant.dropout))
@@ -464,9 +439,8 @@ def record(network: Network, images: Tensor) -> None:
     `images`: calling thousands of small kernels takes longer than they run."""
     began = time.monotonic()
     network.train()
-    kept = network.kept(images)
     with torch.enable_grad():
-        torch.cuda.make_graphed_callables(network, (images, kept), allow_unused_input=True)
+        torch.cuda.make_graphed_callables(network, (images,), allow_unused_input=True)
     network.recorded = len(images)
     print(f"recorded in {time.monotonic() - began:.0f} s", flush=True)
 
@@ -540,9 +514,8 @@ def gradient_of(network: Network, data: Labelled, C: float, seed: int) -> dict[s
     found: dict[str, Any] = {}
     for name, heads in (("own SVM", [own, own]), ("SVM of the other half", other)):
         with torch.enable_grad():
-            images = data.images[at]
             network.eval()
-            described, _ = network(images, network.kept(images))
+            described, _ = network(data.images[at])
             both = torch.stack([described @ w.T + b for w, b in heads])
             scores = both[1 - half[chosen].to(at.device), torch.arange(len(at), device=at.device)]
             losses = hinge(scores, data.targets[at])
@@ -588,9 +561,12 @@ class Results:
     def put(self, key: str, values: dict[str, Any], scores: dict[str, np.ndarray]) -> None:
         self.content["trainings"][key] = values
         np.savez_compressed(self.file.parent / f"{key}.npz", **scores)
-        self.file.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.write()
         short = {name: value for name, value in values.items() if name != "history"}
         print(f"{key}: {short}", flush=True)
+
+    def write(self) -> None:
+        self.file.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @dataclass
@@ -598,12 +574,12 @@ class Prepared:
     """A network before it learns from labels, for several trainings.
 
     state   its parameters before a training
-    before  its evaluation, by the number of labels and the seed that draws them
+    before  its evaluation, by the number of labels
     """
 
     network: Network
     state: dict[str, Tensor]
-    before: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    before: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -636,7 +612,7 @@ def measure(
     if results.has(key) or time.monotonic() + 1.5 * limits.each > limits.deadline:
         return
     began = time.monotonic()
-    start = (variant.scratch, variant.steps, seed if variant.scratch else -1)
+    start = (variant.scratch, variant.steps, seed)
     if start not in prepared:
         network = begin(variant, published, seed, data)
         state = {name: value.clone() for name, value in network.state_dict().items()}
@@ -649,10 +625,9 @@ def measure(
     if not variant.scratch:
         rows, _ = network.describe(data.images)
         network.set_head(fit_svm(rows, data.labels, variant.C, device=rows.device))
-        drawn = (len(data.labels), seed)
-        if drawn not in ready.before:
-            ready.before[drawn], _ = evaluate(network, variant, data)
-        values["before"] = ready.before[drawn]
+        if len(data.labels) not in ready.before:
+            ready.before[len(data.labels)], _ = evaluate(network, variant, data)
+        values["before"] = ready.before[len(data.labels)]
         if limits.gradients:
             values["gradient before"] = gradient_of(network, data, variant.C, seed)
     print(f"{key}: begun in {time.monotonic() - began:.0f} s, {values}", flush=True)
@@ -679,25 +654,40 @@ def study(
     device: str,
     limits: Limits,
     *,
-    model: int,
     explore: bool,
 ) -> None:
-    """The variants with the published model of one seed, and by each seed other labels and random
-    numbers: on test images, or to `explore` on validation images, the last sixth of the training
-    images."""
+    """The variants, by each seed with another published model, other labels and random numbers: on
+    test images, or to `explore` on validation images, the last sixth of the training images."""
     spec = replace(scale.data, eval_split="validation") if explore else scale.data
     train, test = spec.load()
     file = RESULTS / scale.name / "models.zip"
-    published = read_model(file, f"gaussian-2layers-seed{model}")
-    assert published is not None
     prepared: dict[tuple[bool, int, int], Prepared] = {}
-    for labels in counts:
-        for seed in seeds:
+    for seed in seeds:
+        published = read_model(file, f"gaussian-2layers-seed{seed}")
+        assert published is not None
+        for labels in counts:
             data = Labelled.of(train, test, device, labels, seed)
             for name in names:
                 begins = "validation, " if explore else ""
                 key = f"{begins}{name}, {labels or 'all'} labels, seed {seed}"
                 measure(key, VARIANTS[name], published, data, seed, results, limits, prepared)
+    average(results.file.parent, np.asarray(test.labels), results)
+
+
+def average(folder: Path, labels: np.ndarray, results: Results) -> None:
+    """The error of the mean of the test scores over the seeds of every variant."""
+    groups: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.npz")):
+        groups.setdefault(re.sub(r", seed \d+$", "", file.stem), []).append(file)
+    means: dict[str, dict[str, Any]] = {}
+    for key, files in groups.items():
+        scores = [dict(np.load(file)) for file in files]
+        means[key] = {"seeds": len(files)} | {
+            name: 100 * float((sum(each[name] for each in scores).argmax(1) != labels).mean())
+            for name in scores[0]
+        }
+    results.content["means of scores"] = means
+    results.write()
 
 
 def main() -> None:
@@ -709,7 +699,6 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--explore", action="store_true", help="on validation images")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--model", type=int, default=0, help="the seed of the published model")
     parser.add_argument("--labels", type=int, nargs="+", default=[0, 1000], help="0: all")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seconds", type=float, default=3600.0, help="for everything")
@@ -726,7 +715,6 @@ def main() -> None:
         Results(given.out),
         given.device,
         limits,
-        model=given.model,
         explore=given.explore,
     )
 

@@ -72,7 +72,7 @@ def test_an_image_is_judged_by_an_svm_that_has_not_seen_it(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["held out", "joint"])
+@pytest.mark.parametrize("name", ["held out", "published"])
 def test_labels_move_filters_and_steps_and_the_filters_stay_what_they_are(
     network: Network, digits: Labelled, name: str
 ) -> None:
