@@ -94,7 +94,7 @@ class Variant:
 # high, as from random filters
 JOINT = Variant(
     distilled=60,
-    epochs=60,
+    epochs=80,
     head="joint",
     easy=0.2,
     filter_rate=3e-3,
