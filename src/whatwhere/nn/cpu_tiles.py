@@ -230,13 +230,14 @@ def read_elements(z: Array, g: Geometry, rows: Rows, work: Array) -> None:
                 row = last
     # from the regions on the left; the first of a row has none
     for i in range(g.size_y):
+        to = i * g.size_x * M
         for j in range(before - 1, -1, -1):
-            of = (i * g.size_x + j) * M
+            of = to + j * M
             _move(work, of + g.stride_x * M, work, of + 1, count - 1)
             for row in range(rows.first, rows.last):
                 plane, y = _plane(g, row)
                 place = plane, y * g.stride_y - g.padding_y + i
-                line = _line(g, place, of + (row - rows.first) * g.columns, j)
+                line = _line(g, place, to + (row - rows.first) * g.columns, j)
                 inside = line.first == 0 and line.last > 0
                 work[line.of] = z[line.at] if inside else 0
 
@@ -287,12 +288,13 @@ def write_elements(z: Array, g: Geometry, rows: Rows, work: Array) -> None:
     count = (rows.last - rows.first) * g.columns
     # to the regions on the left; the first of a row has none
     for i in range(g.size_y):
+        to = i * g.size_x * M
         for j in range(before):
-            of = (i * g.size_x + j) * M
+            of = to + j * M
             for row in range(rows.first, rows.last):
                 plane, y = _plane(g, row)
                 place = plane, y * g.stride_y - g.padding_y + i
-                line = _line(g, place, of + (row - rows.first) * g.columns, j)
+                line = _line(g, place, to + (row - rows.first) * g.columns, j)
                 if line.first == 0 and line.last > 0:
                     z[line.at] += work[line.of]
                 work[line.of] = 0
