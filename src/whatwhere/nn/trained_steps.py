@@ -110,14 +110,15 @@ class _Steps(Function):
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
-        of_features = given[0] is not None and all(gradient is None for gradient in given[1:])
-        if of_features and not torch.is_grad_enabled():
+        known = [gradient for gradient in given if gradient is not None]
+        if not known:
+            return None, None, None, *(None for _ in inputs)
+        if len(known) == 1 and given[0] is not None and not torch.is_grad_enabled():
             return _Steps._pulled_back(ctx, Latents(given[0]))
-        like = next(gradient for gradient in given if gradient is not None)
-        gradients = [
-            like.new_zeros(shape) if gradient is None else gradient
+        gradients = tuple(
+            known[0].new_zeros(shape) if gradient is None else gradient
             for gradient, shape in zip(given, ctx.shapes, strict=True)
-        ]
+        )
         if torch.is_grad_enabled():
             again = vjp(_reference(ctx.problem), inputs, gradients, create_graph=True)[1]
             return None, None, None, *again
