@@ -75,9 +75,7 @@ def ours(filters: np.ndarray, image: np.ndarray, lmbda: float, epochs: int, way:
         lam=1 / lmbda, steps=way.steps, step=ww.LineSearch(momentum=True), pooling_step=0.0
     )
     update = EveryEpoch(reset_at=(), direction_memory=way.memory)
-    learning = LearningSpec(
-        inference=inference, epochs=epochs, update=update, tangent=way.tangent
-    )
+    learning = LearningSpec(inference=inference, epochs=epochs, update=update, tangent=way.tangent)
     recipe = ww.Recipe(model=start.spec, learning=(learning,), inference=inference, batch_size=1)
     v = torch.from_numpy(image)[None, None].float()
     began = time.process_time()

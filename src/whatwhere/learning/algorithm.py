@@ -57,7 +57,7 @@ def learn(
                 data.store.write(batch, solution.latents)
                 session.end_batch(model, masked(target.v, target.mask), solution)
             for k in _moving_filters(layer, learning):
-                reduce = session.sum_over_processes
+                reduce: Reduce = session.sum_over_processes
                 if learning.tangent:
                     reduce = along_sphere(model, k, reduce)
                 engine = engines[layer - 1]
@@ -94,9 +94,7 @@ def learn_from_stream(
                 v = target.v
                 M = target.mask
                 images = data.images_in(layer, epoch, batch)
-                mean: Reduce = partial(
-                    mean_over, images=images, reduce=session.sum_over_processes
-                )
+                mean: Reduce = partial(mean_over, images=images, reduce=session.sum_over_processes)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in _moving_filters(layer, learning):
                     linear_map = engine.filter_map(

@@ -2,11 +2,12 @@
 
 A tile is a number of rows of regions, counted through all images and channels. Work memory has rows
 of `pitch` numbers, one for each region of the tile: the elements of a region, the weights of its
-rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their gradients).
+rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their
+gradients).
 
-Copies run along a row of regions, in whole vectors; the last one of a row begins where it ends with
-the row. Elements that a region shares with its left neighbour are copied within work memory, where
-they lie side by side, and reach the map once.
+Copies run along a row of regions, in whole vectors; the last vector of a row ends with the row.
+Elements that a region shares with its neighbours are read once, and written once: they are copied
+within work memory, where the same element of all regions lies side by side.
 """
 
 from collections.abc import Callable, Sequence
