@@ -185,7 +185,8 @@ def test_a_real_ray_with_killed_workers_gives_the_result_of_one_process(run, tmp
     parquet.write_table(table, tmp_path / "pictures.parquet")
     # workers wait for all other programs otherwise, such as other tests
     monkeypatch.setenv("RAY_worker_niceness", "0")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    # two for the workers, others for what reads and writes
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     blocks = {"override_num_blocks": 6}
     try:
         sources = {
