@@ -94,6 +94,7 @@ COVERED_BY = {
     "learning/reports.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
+    "nn/cpu_tiles.py": "nn/test_cpu_pooling.py",
     "nn/fused.py": "nn/test_functional.py",
     "nn/plain.py": "nn/test_functional.py",
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
