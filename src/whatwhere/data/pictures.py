@@ -20,8 +20,10 @@ from whatwhere.data.headers import HEADER_DTYPE, header_shape
 from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.data.limits import limits
 from whatwhere.errors import (
+    ChangedFile,
     ImageError,
     MissingExtra,
+    NoSuchImages,
     RunError,
     UnusableFile,
     as_clause,
@@ -207,7 +209,7 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
     pictures: list[Picture] = []
     for path in paths:
         if not path.is_file():
-            raise ImageError(f"Cannot find {printable(path)}; expected the file of a picture.")
+            raise NoSuchImages("", printable(path), "expected the file of a picture")
         place = Place(path.absolute().parent.relative_to(common).parts)
         pictures += find_pages(path, place)
     return pictures
@@ -239,9 +241,9 @@ def read_pictures(folder: Path, content: _FolderContent, *, decoded: bool = True
         except ImageError as error:
             skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
-        raise ImageError(_no_pictures(folder, content, skipped))
+        raise NoPictures(folder, skipped, _no_pictures(folder, content, skipped))
     if skipped:
-        warn(_skipped_files(folder, skipped))
+        warn(SkippedFiles(folder, skipped))
     return pictures
 
 
@@ -252,6 +254,32 @@ def _picture_of_header(file: Path, place: Place) -> Picture | None:
         return None
     shape, stamp = known
     return Picture(file, 0, shape, HEADER_DTYPE, stamp, place=place)
+
+
+class NoPictures(ImageError):
+    """A folder without a picture that can be read.
+
+    folder   the folder
+    skipped  its files that cannot be read, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str], message: str) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(message)
+
+
+class SkippedFiles(UserWarning):
+    """Files of a folder that are left out.
+
+    folder   the folder
+    skipped  the files, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str]) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(_skipped_files(folder, skipped))
 
 
 def largest_of(file: Path) -> int:
@@ -307,7 +335,7 @@ def decode(
     has_size = is_reduced or pixels.shape[1:] == picture.shape[1:]
     is_expected = has_size and kind == (len(pixels), pixels.dtype)
     if not is_expected or stamp != picture.stamp:
-        raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
+        raise ChangedFile(picture.file)
     return pixels
 
 
@@ -699,7 +727,9 @@ def _tiff_notes(
     return _checked_scale(*(tags.get(tag) for tag in _SCALE)), description
 
 
-def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
+def _checked_scale(
+    across: object, down: object, unit: int | None
+) -> tuple[float, float, int] | None:
     """Return a scale that a file can have; None for an invalid one."""
     checked = _checked_dpi((across, down))
     if checked is None or (checked == (1.0, 1.0) and unit == _Unit.NONE):
