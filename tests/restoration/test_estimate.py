@@ -126,6 +126,8 @@ def test_correlated_noise_is_recognised_and_removed(width: float) -> None:
         torch.full((1, 40, 40), -1000.0),
         torch.full((1, 40, 40), 1e15),
         torch.linspace(0, 1, 1600).view(1, 40, 40),
+        torch.arange(96.0).expand(1, 96, 96),  # groups of blocks without any noise
+        torch.arange(96.0).view(96, 1).expand(3, 96, 96),
         torch.rand(1, 1, 1),
         torch.rand(1, 3, 7),
         torch.rand(1, 8, 900),

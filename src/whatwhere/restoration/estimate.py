@@ -203,6 +203,8 @@ def _growing(
     if groups is None or len(groups.count) < 3:
         return None
     gain, level, cost, uniform_cost = _fit_line(groups, settings)
+    if not math.isfinite(cost):
+        return None
     ends = gain * groups.brightness[[0, -1]] + level
     if gain <= 0 or ends[1] < settings.growth * ends[0] or cost > settings.better * uniform_cost:
         return None
@@ -300,7 +302,8 @@ def _group(parts: list[_Blocks], settings: EstimationSettings) -> _Groups | None
 
 
 def _fit_line(groups: _Groups, settings: EstimationSettings) -> tuple[float, float, float, float]:
-    """Return gain and level of the best rising line, its cost, and the cost of the best level."""
+    """Return gain and level of the best rising line, its cost, and the cost of the best level; the
+    costs are infinite where no line is positive, because groups have no noise."""
     x, v = groups.brightness, groups.variance
     zero = torch.zeros_like(v)
     uniform_cost = float(groups.cost(zero, v, settings).min())
@@ -310,8 +313,10 @@ def _fit_line(groups: _Groups, settings: EstimationSettings) -> tuple[float, flo
     level = v[first] - gain * x[first]
     costs = groups.cost(gain, level, settings)
     best = int(costs.argmin())
-    refined = _refine(groups, float(gain[best]), float(level[best]), settings)
-    return *refined, float(costs[best]), uniform_cost
+    line = float(gain[best]), float(level[best])
+    if math.isfinite(cost := float(costs[best])):
+        line = _refine(groups, *line, settings)
+    return *line, cost, uniform_cost
 
 
 def _refine(
