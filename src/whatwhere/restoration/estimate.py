@@ -333,6 +333,8 @@ def _refine(
         below = 1 / (1 + (excess / 3) ** 2)
         weight = torch.where(excess > 0, above, below) * groups.weight
         weight = weight / line.square() / groups.spread(settings)
+        if not weight.isfinite().all():
+            break  # variances far below the smallest step of the values
         solution = torch.linalg.lstsq(
             design * weight.sqrt()[:, None], v[:, None] * weight.sqrt()[:, None]
         ).solution
