@@ -27,6 +27,7 @@ from torch import Tensor
 from whatwhere.html import notebook_strip
 from whatwhere.restoration.fill import fill_in
 from whatwhere.restoration.planes import Progress, Restore
+from whatwhere.restoration.scales import at_half_size, mix
 from whatwhere.restoration.settings import RestorationSpec
 
 BLOCK = 8  # s, pixels
@@ -255,12 +256,23 @@ def plane_restorer(
     ) -> Tensor:
         return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
 
+    def two_scales(plane: Tensor, noise: float, progress: Progress | None) -> Tensor:
+        shifts = spec.quality // 4
+
+        def coarse() -> Tensor:
+            return at_half_size(
+                lambda small, grid: denoise(small, noise / 2, shifts, grid * shifts, None), plane
+            )
+
+        fine = denoise(plane, noise, progress=progress)
+        return mix(fine, coarse, noise) if noise >= 2 * float(denoiser.levels[0]) else fine
+
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         black, white = _value_range(plane, noise) if mask is None else _known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
         if mask is None:
-            clean = _denoise_safely(denoise, unit, level, progress)
+            clean = _denoise_safely(two_scales, unit, level, progress)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality, spec.rounds)
         return black + (white - black) * clean

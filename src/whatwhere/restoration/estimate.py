@@ -42,8 +42,10 @@ class EstimationSettings:
                  factor; below, one number describes it well
     better       and if the line's cost is below this share of the cost of one number: at most 0.65
                  on photographs with photon noise, at least 0.5 for those with white noise
-    whiteness    least standard deviation of stabilised noise by the smallest eigenvalue, which is
-                 near 0 for texture: 0.55 and more on micrographs, 0.2 on photographs without noise
+    whiteness    least share of the noise's standard deviation that the smallest eigenvalue has where
+                 noise is white. It is near 0 for texture and for a camera's noise: 0.55 and more on
+                 micrographs, 0.2 on photographs without noise, 0.57 and more for 61 colour pictures
+                 with white noise, 0 for 70 with correlated noise
     coarser      noise at half size as a multiple of white noise's: from here on it is correlated;
                  1.35 at most where noise is white, 2.7 and more in wide-field micrographs
     coarsest     the same from half to quarter size, at most: texture without noise keeps growing
@@ -146,8 +148,9 @@ def estimate_noise(
         return NO_NOISE
     units = [(each - low) / scale for each in images]
     groups = _group([_blocks(plane, settings) for each in units for plane in each], settings)
-    found = _growing(units, groups, settings) or _correlated(units, settings)
-    found = found or NoiseEstimate(sigma=noise_of(units))
+    white = noise_of(units)
+    found = _growing(units, groups, settings) or _correlated(units, white, settings)
+    found = found or NoiseEstimate(sigma=white)
     if groups is not None:
         found = replace(found, points=_points(groups))
     noise = _in_units(found, low, scale, source, _error(pixels))
@@ -214,10 +217,14 @@ def _growing(
     return found if whiteness > settings.whiteness else None
 
 
-def _correlated(images: Sequence[Tensor], settings: EstimationSettings) -> NoiseEstimate | None:
-    """Return correlated noise that covers grey pictures; None where it may be texture."""
+def _correlated(
+    images: Sequence[Tensor], white: float, settings: EstimationSettings
+) -> NoiseEstimate | None:
+    """Return correlated noise; None where it may be texture, and in colour pictures where noise of
+    the standard deviation `white` by the smallest eigenvalue explains it."""
     if len(images[0]) == 3:
-        return camera_noise(images, settings.camera)
+        camera = camera_noise(images, settings.camera)
+        return None if camera is None or white > settings.whiteness * camera.sigma else camera
     profiles = []
     planes = [image[0] for image in images]
     for _ in range(3):
