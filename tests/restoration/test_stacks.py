@@ -79,7 +79,7 @@ def test_brightness_is_equalised_and_the_deviation_is_true() -> None:
 
 
 def test_an_object_that_enters_does_not_change_the_brightness_of_the_rest() -> None:
-    truth, given = film([(0, 0)] * 4, 0.05)
+    _, given = film([(0, 0)] * 4, 0.05)
     given[0, 30:60, 30:60] = 3.0
     _, factors = scale_to(given[:, None], 0, NoiseEstimate(sigma=0.05))
     assert factors == pytest.approx([1.0] * 4, abs=0.02)

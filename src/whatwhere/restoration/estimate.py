@@ -42,10 +42,10 @@ class EstimationSettings:
                  factor; below, one number describes it well
     better       and if the line's cost is below this share of the cost of one number: at most 0.65
                  on photographs with photon noise, at least 0.5 for those with white noise
-    whiteness    least share of the noise's standard deviation that the smallest eigenvalue has where
-                 noise is white. It is near 0 for texture and for a camera's noise: 0.55 and more on
-                 micrographs, 0.2 on photographs without noise, 0.57 and more for 61 colour pictures
-                 with white noise, 0 for 70 with correlated noise
+    whiteness    least share of the noise's standard deviation that the smallest eigenvalue explains
+                 where noise is white: 0.55 and more on micrographs, 0.2 on photographs without
+                 noise, 0.57 and more for 61 colour pictures with white noise, 0 for 70 with
+                 correlated noise
     coarser      noise at half size as a multiple of white noise's: from here on it is correlated;
                  1.35 at most where noise is white, 2.7 and more in wide-field micrographs
     coarsest     the same from half to quarter size, at most: texture without noise keeps growing

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images
@@ -19,7 +18,7 @@ from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.restoration.camera import share_of_camera_noise
-from whatwhere.restoration.correlation import sigma_at_half_size
+from whatwhere.restoration.correlation import white_sigma
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
 from whatwhere.restoration.estimate import estimate_noise
@@ -39,7 +38,6 @@ from whatwhere.restoration.planes import (
     restore_images,
     restore_planes,
 )
-from whatwhere.restoration.scales import at_half_size
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.stacks import merge_frames, scale_to
 from whatwhere.spec import AutoLam, InferenceSpec
@@ -207,10 +205,8 @@ def _clean_stable(
         levels = [sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
         clean = _remove_camera_noise(model, image, levels, noise.removed, spec, progress)
         return clean.double() + middle
-    if noise.correlation:
-        clean = _at_half_size(model, image, noise.correlation, spec, progress)
-    else:
-        clean = remove_white_noise(model, image, [1.0], spec, progress)
+    level = white_sigma(noise.correlation) if noise.correlation else 1.0
+    clean = remove_white_noise(model, image, [level], spec, progress)
     share = share_like_noise((image - clean)[0], noise.correlation > 0)
     return image.lerp(clean, share).double() + middle
 
@@ -223,7 +219,7 @@ def denoise_frame(
     spec: RestorationSpec,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Frame `index` of frames [F, C, H, W] without its noise, and of the mean brightness of all: the
+    """Frame `index` of frames [F, C, H, W] without its noise, with the mean brightness of all: the
     mean with its neighbours, where they show the same, is restored."""
     if noise.is_zero:
         return frames[index : index + 1]
@@ -312,23 +308,6 @@ def _remove_camera_noise(
         clean = restore_colour(restore, image[0], stronger)[None]
     share = share_of_camera_noise((image - clean)[0], clean[0], levels[0], most)
     return image.lerp(clean, share)
-
-
-def _at_half_size(
-    model: Denoiser | Tensor,
-    image: Tensor,
-    width: float,
-    spec: RestorationSpec,
-    progress: Progress | None,
-) -> Tensor:
-    """An image [1, C, H, W] without noise of standard deviation 1 that is correlated over `width`
-    pixels: it is white enough at half the size, and detail finer than this is lost in the noise."""
-    level = sigma_at_half_size(width)
-
-    def restore(small: Tensor, _: int) -> Tensor:
-        return remove_white_noise(model, small[None, None], [level], spec, progress)[0, 0]
-
-    return torch.stack([at_half_size(restore, plane) for plane in image[0]])[None]
 
 
 def remove_white_noise(

@@ -29,7 +29,7 @@ class ScaleSettings:
     least   largest weight below which the smaller size is left out
     """
 
-    lost: float = 0.006
+    lost: float = 0.004
     around: int = 7
     least: float = 0.02
 
@@ -64,9 +64,7 @@ def mix(
     whole = fine[:height, :width]
     lost = half_size((whole - _enlarge(half_size(whole))).square()) / noise**2
     side = 2 * settings.around + 1
-    lost = F.avg_pool2d(
-        lost[None, None], side, 1, settings.around, count_include_pad=False
-    )
+    lost = F.avg_pool2d(lost[None, None], side, 1, settings.around, count_include_pad=False)
     weight = 1 / (2 + lost / settings.lost)
     if float(weight.max()) < settings.least:
         return fine
