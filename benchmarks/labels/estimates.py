@@ -2,8 +2,8 @@
 
     python -m benchmarks.labels.estimates ROWS [--out FILE.json] [--draws 2] [--sets fruit steel]
 
-ROWS is a folder as for `benchmarks.labels.views`. Pictures are described by learned features,
-colours and edges; a simulated person labels pictures at random, or those that are suggested. Each
+ROWS is a folder as for `benchmarks.labels.views`. Pictures are described by learned features
+and all plain views; a simulated person labels pictures at random, or those that are suggested. Each
 line has the error on all pictures without a label, the estimate, and its range.
 """
 
@@ -20,10 +20,10 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from benchmarks.labels.views import OWN, Rows, read
+from benchmarks.labels.views import OWN, PLAIN, Rows, read
 from whatwhere.labelling.descriptions import Description
 
-VIEWS = (*OWN, "colour", "edges")
+VIEWS = (*OWN, *PLAIN)
 LABELS = (5, 10, 15, 20, 30, 40, 60)
 MOST = 300  # pictures of a set
 RESULTS = Path(__file__).parent / "results" / "estimates.json"

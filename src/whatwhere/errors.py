@@ -184,6 +184,10 @@ class ConvergenceWarning(UserWarning):
     """Inference took all its steps before the cost stopped changing."""
 
 
+class EvenClassesWarning(UserWarning):
+    """One label a class left borders where rows are alike, so classes of even sizes were taken."""
+
+
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line of the user's program that called into this package.
 

@@ -8,6 +8,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.classification.even_classes import borders
+from whatwhere.errors import EvenClassesWarning
 
 CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [6.0, 3.6]])
 
@@ -32,7 +33,7 @@ def test_classes_are_even_where_a_label_lies_among_the_rows_of_another_class() -
     X = clouds(200, 200, 200)
     astray = CENTRES.copy()
     astray[1] = 0.8, 0.0
-    with pytest.warns(UserWarning):
+    with pytest.warns(EvenClassesWarning):
         found = ww.GraphClassifier().fit(X, labels_near(X, astray))
     assert found.label_distributions_.sum(1) == pytest.approx(1)
     sizes = np.bincount(found.transduction_)

@@ -24,7 +24,7 @@ from whatwhere.classification.view_graphs import Joined, ViewGraphs
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
+from whatwhere.errors import EvenClassesWarning, ImageError, MissingExtra, SpecError, warn
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.checks import require_count
 
@@ -243,7 +243,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if regions is not None:
                 length = calibration.usual_length(regions)
                 scores = scores._replace(all_rows=calibration.scaled(regions, length))
-                warn(_EVEN_CLASSES)
+                warn(_EVEN_CLASSES, EvenClassesWarning)
         how = (self.weighting or ViewWeighting()).stability
         usual = None
         if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
