@@ -439,6 +439,10 @@ class ConvergenceWarning(UserWarning):
         )
 
 
+class EvenClassesWarning(UserWarning):
+    """One label a class left borders where rows are alike, so classes of even sizes were taken."""
+
+
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line of the user's program that called into this package.
 
