@@ -312,17 +312,35 @@ def lines_of(file: Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def test_a_column_that_never_changes_is_no_channel(tmp_path: Path) -> None:
-    """A trigger that was never used; a gap of the only channel is then a gap of the recording."""
+def test_a_column_that_never_changes_stays_a_channel(tmp_path: Path) -> None:
+    """A trigger that was never used; a gap of the only other channel is a gap of the recording."""
     file = tmp_path / "recording.csv"
     lines = [f"{n / 100},{'' if 20 <= n < 60 else n % 7},0" for n in range(100)]
     file.write_text("\n".join(["time (s),ECG (mV),Trigger", *lines]) + "\n")
-    with pytest.warns(UserWarning, match="1 column with one value throughout: 'Trigger'"):
-        loaded = ww.data.load(file)
+    loaded = ww.data.load(file)
     assert isinstance(loaded, Signals)
-    assert loaded.channel_names == ("ECG",)
+    assert loaded.channel_names == ("ECG", "Trigger")
     assert unknown_gaps(loaded, 10) == [slice(20, 60)]
     written = encode(np.nan_to_num(loaded[:].numpy()) + 1, file).decode().splitlines()
-    assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,0", "0.3,1,0"]
-    file.write_text("\n".join(["a,b", *["1,2"] * 50]) + "\n")
-    assert ww.data.load(file, signals=True).shape == (2, 1, 50), "nothing varies, so all stay"
+    assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,1", "0.3,1,1"]
+
+
+def test_a_lead_that_came_off_leaves_a_recording_fit_for_its_model(tmp_path: Path) -> None:
+    """A model of two leads finds the same events in the other lead alone."""
+    rng = np.random.default_rng(3)
+    wave = np.exp(-(np.linspace(-3, 3, 24) ** 2))
+    values = 0.02 * rng.standard_normal((2, 6000))
+    times = np.arange(100, 5900, 200) + rng.integers(-60, 60, 29)
+    for at in times:
+        values[:, at - 12 : at + 12] += wave
+    off = values.copy()
+    off[1] = 0
+    files = [tmp_path / "both.csv", tmp_path / "off.csv"]
+    for file, two in zip(files, (values, off), strict=True):
+        np.savetxt(file, two.T, "%.5f", ",", header="I,II", comments="")
+    loaded = [ww.data.load(file, signals=True, rate=1000) for file in files]
+    with pytest.warns(UserWarning):
+        run = ww.train(loaded[0], waveforms=1)
+    found = [ww.find_events(run.model, one, run.recipe.inference)["sample"] for one in loaded]
+    assert len(found[0]) == len(found[1]) == len(times)
+    np.testing.assert_allclose(found[0], found[1], atol=2)

@@ -17,11 +17,10 @@ import numpy as np
 
 from whatwhere.data.arrays import read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, MissingExtra, listed, plural, printable, warn
+from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
-    Table,
     channel_table,
     counts_rows,
     encode_table,
@@ -104,7 +103,7 @@ def _read_table(path: Path, name: str) -> Signals:
     table, times = channel_table(whole)
     values = table_values(path, table)
     names = [split_unit(field) for field in table.names]
-    values, names = _channels_that_vary(path, values, names)
+    values, names = _without_empty_columns(path, values, names)
     if counts_rows(whole):
         warn(f"{printable(path)}: leaving out the first column, which counts the rows.")
     elif times is None and holds_times(whole):
@@ -128,44 +127,23 @@ def _read_table(path: Path, name: str) -> Signals:
     )
 
 
-def _channels_that_vary(
+def _without_empty_columns(
     path: Path, values: np.ndarray, names: list[tuple[str, str]]
 ) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    """Return the columns of values [T, C] that are channels, with their names: not those without a
-    value, such as the one after a separator at the end of every line, or with one value throughout,
-    such as a trigger that was never used. All stay if none varies."""
+    """Return the columns of values [T, C] that have a value, with their names: not the one after a
+    separator at the end of every line. All stay if none has.
+
+    A column that never changes, such as a lead that came off, stays a channel: a model of several
+    channels then fits every recording with these columns.
+    """
     empty = np.isnan(values).all(0)
-    constant = _constant_columns(values)
-    left_out = empty | constant
-    if not left_out.any() or left_out.all():
+    if not empty.any() or empty.all():
         return values, names
     if any(n < len(names) and names[n][0] for n in np.flatnonzero(empty)):
         count = plural(int(empty.sum()), "column")
         warn(f"{printable(path)}: leaving out {count} without values.")
-    if constant.any():
-        count = plural(int(constant.sum()), "column")
-        named = [repr(names[n][0]) for n in np.flatnonzero(constant) if n < len(names)]
-        shown = f": {listed(named)}" if named else ""
-        warn(f"{printable(path)}: leaving out {count} with one value throughout{shown}.")
-    kept = [one for one, out in zip(names, left_out, strict=False) if not out]
-    return values[:, ~left_out], kept
-
-
-def _constant_columns(values: np.ndarray) -> np.ndarray:
-    """Tell which columns of values [T, C] have one value throughout; none, if no column varies."""
-    lowest = np.fmin.reduce(values, 0)
-    constant: np.ndarray = lowest == np.fmax.reduce(values, 0)
-    return constant & ~(constant | np.isnan(lowest)).all()
-
-
-def _with_constant_columns(path: Path, values: np.ndarray, table: Table) -> np.ndarray:
-    """Return values [T, C] with the columns that reading left out because they do not vary."""
-    given = table_values(path, channel_table(table)[0])
-    constant = _constant_columns(given)
-    places = np.flatnonzero(constant) - np.arange(int(constant.sum()))
-    if places.max(initial=0) > values.shape[1]:
-        return values
-    return np.insert(values, places, np.fmax.reduce(given, 0)[constant], axis=1)
+    kept = [one for one, out in zip(names, empty, strict=False) if not out]
+    return values[:, ~empty], kept
 
 
 def _read_wav(path: Path, name: str) -> Signals:
@@ -268,7 +246,7 @@ def encode(values: np.ndarray, source: Path) -> bytes:
     suffix = source.suffix.lower()
     if suffix == ".csv":
         table = read_table(source)
-        return encode_table(_with_constant_columns(source, values[0].T, table), table)
+        return encode_table(values[0].T, table)
     if suffix not in (".wav", ".npy"):
         raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .csv or .wav.")
     file = io.BytesIO()

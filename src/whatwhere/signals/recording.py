@@ -1,6 +1,7 @@
 """Recordings of one or more channels. Users see them as [N, C, T]; the model sees images of
 height 1."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -131,14 +132,34 @@ def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
 
 
 def known_samples(signals: Signals, row: int) -> np.ndarray:
-    """Return which samples of a signal are known in any channel, [T]; read part by part."""
-    recording = signals.recording(row)
-    length = recording.shape[2]
-    parts = []
-    for first in range(0, length, CHECKED):
-        part = recording[:, :, first : first + CHECKED]
-        parts.append((~part.isnan()).any(0)[0].numpy())
+    """Return which samples of a signal are known in any channel that changes, [T]; read part by
+    part. A trigger that was never used says nothing about the gaps of the others."""
+    changes = _changing_channels(signals, row)
+    parts = [
+        (~part[changes].isnan()).any(0)[0].numpy() for part in _parts_of(signals.recording(row))
+    ]
     return np.concatenate(parts)
+
+
+def _changing_channels(signals: Signals, row: int) -> np.ndarray:
+    """Tell which channels of a signal have two different values; all of them if none has."""
+    channels = signals.shape[0]
+    if channels == 1:
+        return np.ones(1, bool)
+    lowest = np.full(channels, np.inf)
+    highest = np.full(channels, -np.inf)
+    for part in _parts_of(signals.recording(row)):
+        values = part[:, 0].numpy()
+        lowest = np.fmin(lowest, np.fmin.reduce(values, 1))
+        highest = np.fmax(highest, np.fmax.reduce(values, 1))
+    changes: np.ndarray = lowest < highest
+    return changes if changes.any() else ~changes
+
+
+def _parts_of(recording: PictureWindows) -> Iterator[torch.Tensor]:
+    """Yield a recording [C, 1, T] in parts."""
+    for first in range(0, recording.shape[2], CHECKED):
+        yield recording[:, :, first : first + CHECKED]
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:

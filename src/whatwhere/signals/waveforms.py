@@ -94,8 +94,9 @@ def strength_of(v: Tensor) -> Tensor:
 
 def white_noise(v: Tensor) -> float:
     """Return the standard deviation of white noise in signals [C, T], by the median of |a - 2 b +
-    c| over neighbours a b c."""
+    c| over neighbours a b c, in the channels that change."""
     detail = (v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:]).abs()
+    detail = detail[(detail > 0).any(1)]
     return float(detail.nanmedian().nan_to_num(0)) / 6**0.5 / MEDIAN_OF_NORMAL
 
 
