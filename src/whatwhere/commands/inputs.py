@@ -46,6 +46,10 @@ class ImageInput(Checked):
     waveforms    number of waveforms of a recording. Default: as many as the recording shows
     length       length of the waveforms of a recording: samples, such as 64, or a time, such as
                  12ms. Default: the length of its events
+    rise         find where a recording rises within this time, such as 150ms: events that begin
+                 suddenly and decay slowly, such as those of calcium
+    louder       find where a recording becomes louder within this time, such as 2s: bursts of any
+                 waveform, such as earthquakes
     """
 
     source: str = "digits"
@@ -57,18 +61,22 @@ class ImageInput(Checked):
     rate: Positive | None = None
     waveforms: Count | None = None
     length: str | None = None
+    rise: str | None = None
+    louder: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length is not None:
-            from whatwhere.spec.duration import read_length
+        from whatwhere.spec.duration import read_length
 
-            read_length(self.length)  # before the recording is read
+        for name in ("length", "rise", "louder"):
+            if getattr(self, name) is not None:
+                read_length(getattr(self, name), name)  # before the recording is read
 
     @property
     def for_recordings(self) -> bool:
         """Whether an option was given that only recordings have."""
-        return (self.rate, self.waveforms, self.length) != (None, None, None)
+        given = (self.rate, self.waveforms, self.length, self.rise, self.louder)
+        return any(one is not None for one in given)
 
     def absolute(self) -> "ImageInput":
         """Return the same with paths in full; names, `alpha` and `nan` stay as they are."""

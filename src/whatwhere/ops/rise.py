@@ -4,7 +4,7 @@
             samples before it. An event that begins suddenly and decays slowly, such as a transient
             of calcium, becomes a short peak at its beginning, wherever the decay of earlier ones is
     louder  the rise of the loudness: the power of the differences of samples in windows of a
-            twentieth of `span`, in decibels. A burst of any waveform, such as an earthquake,
+            twentieth of `span`, each up to a place, in decibels. A burst of any waveform, such as an earthquake,
             becomes a peak at its beginning
 
 A place with fewer than half of the samples on one side, at an end or at a gap, has no rise.
@@ -46,28 +46,36 @@ def rise(
     weight  [N, 1 or C, 1, T], 0 where a sample is unknown
     """
     known = _known(x, weight)
-    x = torch.where(known > 0, x, 0).double()
-    # means of what begins at each place, and of what ends before it
-    after, count_after = _sums(x, known, span)
-    before = F.pad(after, (span, 0))[..., : x.shape[-1]]
-    count_before = F.pad(count_after, (span, 0))[..., : x.shape[-1]]
+    values = torch.where(known > 0, x, 0).double()
+    length = x.shape[-1]
+    # with the places before the first, whose sums end after it
+    sums, counts = (F.pad(each, (span, 0)) for each in (values, known))
+    sums, counts = _sums(sums, counts, span)
+    before, after = sums[..., :length], sums[..., span:]
+    count_before, count_after = counts[..., :length], counts[..., span:]
     enough = torch.minimum(count_before, count_after) >= how.known * span
     step = after / count_after.clamp(min=1) - before / count_before.clamp(min=1)
-    return torch.where(enough, step, 0).float()
+    return torch.where(enough, step, 0).to(x)
 
 
 def louder(
     x: Tensor, span: int, weight: Tensor | None = None, how: RiseSettings = _USUAL
 ) -> Tensor:
-    """Compute by how many decibels signals [N, C, 1, T] become louder at each sample; silence, such
-    as that of a sensor that is off, is unknown."""
+    """Compute by how many decibels signals [N, C, 1, T] become louder at each sample: the mean over
+    the channels that are heard, as every channel. Silence, such as that of a sensor that is off, is
+    unknown."""
     known = _known(x, weight)
     both = (known * F.pad(known, (1, 0))[..., :-1]) > 0
     steps = torch.where(both, x - F.pad(x, (1, 0))[..., :-1], 0)
-    power, count = _sums(steps.double().square(), both.double(), max(1, span // how.windows))
+    size = max(1, span // how.windows)
+    # windows that end at each place: a loud sample decides the loudness of all that have it
+    ended = (F.pad(each, (size - 1, 0)) for each in (steps.double().square(), both.double()))
+    power, count = (sums[..., : x.shape[-1]] for sums in _sums(*ended, size))
     heard = (power > 0) & (count > 0)
     loudness = 10 * torch.log10(torch.where(heard, power / count.clamp(min=1), 1))
-    return rise(loudness, span, heard.double(), how)
+    mean = loudness.sum(1, keepdim=True) / heard.sum(1, keepdim=True).clamp(min=1)
+    any_heard = heard.any(1, keepdim=True).double()
+    return rise(mean, span, any_heard, how).to(x).expand(x.shape)
 
 
 def _known(x: Tensor, weight: Tensor | None) -> Tensor:

@@ -23,7 +23,7 @@ from whatwhere.errors import ImageError, plural, warn
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from whatwhere.learning.defaults import Defaults
+    from whatwhere.learning.defaults import Defaults, RecordingOptions
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are checked at a time
@@ -105,13 +105,11 @@ class Signals(Images):
 
     # What training asks of a recording: `learning.defaults.OwnSettings`
 
-    def choose_defaults(
-        self, waveforms: int | None = None, length: str | int | None = None
-    ) -> "Defaults":
+    def choose_defaults(self, options: "RecordingOptions") -> "Defaults":
         """Choose the recipe and the waveforms to begin with from the recording."""
         from whatwhere.signals.training import choose_defaults
 
-        return choose_defaults(self, waveforms, length)
+        return choose_defaults(self, options)
 
     def for_training(self, spec: ModelSpec | None) -> Images:
         """Return the windows that a model of this spec learns from, as images of height 1."""

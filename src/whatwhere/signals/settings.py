@@ -110,12 +110,14 @@ class RecordingSettings:
     waveforms  to begin with, [n, C, length], of unit length each
     words      what was chosen
     lam        λ that leaves out what is small in comparison with the events
+    final      whether the waveforms are known, so that training leaves them as they are
     """
 
     input: InputSpec
     waveforms: Tensor
     words: str
     lam: float
+    final: bool = False
 
 
 def choose_settings(

@@ -16,6 +16,9 @@ from whatwhere.spec.checks import (
 from whatwhere.spec.pooling import Gaussian, Pooling
 
 InputKind = Literal["none", "highpass", "onoff", "baseline", "rise", "louder"]
+RISES: tuple[InputKind, ...] = ("rise", "louder")
+"""Input stages that keep how much a signal rises."""
+
 Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 
@@ -161,7 +164,7 @@ class ModelSpec(Checked):
             " 'onoff'",
         )
         require(
-            self.input.kind not in ("baseline", "rise", "louder") or self.for_signals,
+            self.input.kind not in ("baseline", *RISES) or self.for_signals,
             f"input.kind = '{self.input.kind}' with filters of pictures",
             "filters and regions of height 1, such as filter_size = [1, 24] and pool_size = [1, 2]"
             " (train: --waveforms 2 --length 24), or input.kind = 'highpass'",
