@@ -210,7 +210,7 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
         raise ImageError(
             f"{name} has values of type {dtype}; expected bool, uint8, uint16, int8, int16 or"
-            " floats. Convert the array, for example with array.astype('uint8')."
+            " floats. Scale it to floats from 0 to 1, such as array / array.max()."
         )
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from whatwhere.data.arrays import read_array
+from whatwhere.data.arrays import check_dtype, read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
+from whatwhere.signals.packages import read_dat, read_mat, read_nwb, read_seismogram, read_wfdb
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
     channel_table,
@@ -44,8 +45,12 @@ def read(path: Path, name: str) -> Signals:
 
 
 def of_values(values: AnyArray, name: str) -> Signals:
-    """Return signals of values [T], [C, T] or [N, C, T]."""
-    return as_signals(values, name)
+    """Return signals of values [T], [C, T] or [N, C, T]; whole numbers of more than 16 bits stay
+    counts, as floats."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize > 2:
+        return as_signals(np.asarray(values[:], np.float32), name)
+    check_dtype(values.dtype, name)
+    return as_signals(values, name).counted()
 
 
 def of_object(source: object) -> Signals | None:
@@ -236,19 +241,19 @@ def _check_wav_length(file: BufferedReader) -> None:
 
 
 def encode(values: np.ndarray, source: Path) -> bytes:
-    """Return the content of a file of signals [N, C, T] in the form of `source`, the .npy, .csv or
-    .wav file that they come from.
+    """Return the content of a file of signals [N, C, T] in the form of `source`, the .npy or .wav
+    file or the table that they come from.
 
     The result keeps the type of the samples (24 bits become 32) and the shape of an array. A table
     keeps the names of its columns, its separator, decimal mark and encoding; a .wav file keeps its
     rate.
     """
     suffix = source.suffix.lower()
-    if suffix == ".csv":
+    if _READERS.get(suffix) is _read_table:
         table = read_table(source)
         return encode_table(values[0].T, table)
     if suffix not in (".wav", ".npy"):
-        raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .csv or .wav.")
+        raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .wav or a table.")
     file = io.BytesIO()
     if suffix == ".wav":
         from scipy.io import wavfile
@@ -289,10 +294,19 @@ def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 _READERS: dict[str, Callable[[Path, str], Signals]] = {
     ".csv": _read_table,
+    ".tsv": _read_table,
+    ".txt": _read_table,
     ".wav": _read_wav,
     ".edf": _read_with_mne,
     ".bdf": _read_with_mne,
     ".fif": _read_with_mne,
+    ".mat": read_mat,
+    ".dat": read_dat,
+    ".bin": read_dat,
+    ".hea": read_wfdb,
+    ".mseed": read_seismogram,
+    ".sac": read_seismogram,
+    ".nwb": read_nwb,
 }
 SUFFIXES = tuple(_READERS)
 """Files that hold nothing but a recording."""

@@ -37,3 +37,22 @@ def read_length(length: str | int, name: str = "length") -> tuple[float, str]:
             " 12ms or 0.5s."
         )
     return float(match[1]), match[2] or "samples"
+
+
+def seconds_of(time: str, name: str) -> float:
+    """Return a time such as '90', '1:30', '0:01:30.250', '1500ms' or '2min', in seconds.
+
+    name  what it is, for errors
+
+    >>> seconds_of("0:01:30.5", "start"), seconds_of("2min", "end")
+    (90.5, 120.0)
+    """
+    clock = re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*", time)
+    if clock is not None:
+        return 3600 * int(clock[1] or 0) + 60 * int(clock[2]) + float(clock[3])
+    match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|min|h)?\s*", time)
+    if match is None:
+        raise SpecError(
+            f"Got {name} = {time[:40]!r}; expected a time such as 90, 1:30, 0:01:30.250 or 2min."
+        )
+    return float(match[1]) * {"ms": 1e-3, "min": 60.0, "h": 3600.0}.get(match[2], 1.0)
