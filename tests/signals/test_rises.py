@@ -1,12 +1,16 @@
 """Events that begin suddenly, in recordings whose events are known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import whatwhere as ww
+from whatwhere.app import app
 from whatwhere.errors import SpecError
+from whatwhere.signals.event_table import events_within, read_events
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.settings import NoEvents
 
@@ -79,3 +83,26 @@ def test_options_that_contradict_each_other() -> None:
         ww.train(recording, rise="10s")
     with pytest.raises(SpecError):
         ww.train(replace(recording, rate=None), rise="150ms")
+
+
+def test_a_part_of_a_recording_by_the_commands(tmp_path: Path) -> None:
+    """--start and --end: the times and samples of the table are those of the file."""
+    recording, times = calcium()
+    np.save(tmp_path / "a.npy", recording[0].numpy())
+    run, table = tmp_path / "run", tmp_path / "events.csv"
+    part = ["--start", "0:00:30", "--end", "1min", "--quiet"]
+    rate = ["--rate", "60"]
+    file = str(tmp_path / "a.npy")
+    for words in (
+        ["train", file, *rate, *part, "--rise", "150ms", "--out", str(run)],
+        ["events", file, str(run), *rate, *part, "--out", str(table)],
+    ):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+    events = read_events(table)
+    expected = times[(times > 30) & (times < 60)]
+    assert abs(len(events) - len(expected)) <= 2
+    assert 30 < events["seconds"].min() < events["seconds"].max() < 60
+    np.testing.assert_allclose(events["sample"] / 60, events["seconds"], atol=1e-4)
+    within = events_within(events, recording.between(30, 60))
+    np.testing.assert_allclose(within["sample"], events["sample"] - 1800)

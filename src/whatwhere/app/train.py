@@ -26,10 +26,10 @@ Kind = TypeVar("Kind")
 
 
 @command(
-    (ImageInput, "mask crop limit image_count rate waveforms length rise louder"),
+    (ImageInput, "mask crop limit image_count rate waveforms length rise louder start end"),
     (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
-    flags="mask crop limit image_count rate waveforms length rise louder device",
+    flags="mask crop limit image_count rate waveforms length rise louder start end device",
 )
 def train(
     images: str | None = None,

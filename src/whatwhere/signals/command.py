@@ -56,10 +56,10 @@ class EventOptions(Checked):
 
 @command(
     EventOptions,
-    (ImageInput, "rate"),
+    (ImageInput, "rate start end"),
     EXECUTION,
     (Recipe, "inference"),
-    flags="threshold merge drop rhythm rate device",
+    flags="threshold merge drop rhythm rate start end device",
     old=(model_first("recording"),),
 )
 def events(
@@ -77,7 +77,7 @@ def events(
     """Find the events in a recording, and write them as a table: which waveform, when, and how
     strongly.
 
-    recording  a .wav, .csv or .npy file
+    recording  a file of a recording, such as .wav, .csv or .npy
     out        the .csv file to write
     quality    another .csv file to write: of each waveform the events, their rate, how many follow
                within the refractory period of a neuron (1.5 ms), the signal-to-noise ratio, the
@@ -94,7 +94,7 @@ def events(
     recipe, model = _with_preset(*opened, preset, settings)
     files = [out] if quality is None else [out, quality]
     claim(files, run, recording, overwrite=overwrite)
-    signals = read_recording(run, recording, settings.of(ImageInput).rate)
+    signals = read_recording(run, recording, settings.of(ImageInput))
     stages = Stages(quiet)
     stages.note(signals.describe())
     trained = ww.TrainedRun(run.name, recipe, model)
@@ -179,12 +179,12 @@ def _write_quality(
     file: Path, table: Path, run: "ww.TrainedRun", signals: "ww.data.Signals"
 ) -> None:
     """Write the quality of each waveform of a table of events."""
-    from whatwhere.signals.event_table import read_events
+    from whatwhere.signals.event_table import events_within, read_events
     from whatwhere.signals.find import noise_of
     from whatwhere.signals.quality import WaveformQuality, waveform_quality
 
     rows = waveform_quality(
-        read_events(table, signals.channel_names),
+        events_within(read_events(table, signals.channel_names), signals),
         run.model,
         noise_of(run.model, signals),
         len(signals) * signals.shape[2],

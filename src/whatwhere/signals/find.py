@@ -260,10 +260,8 @@ def iter_events(
             rate = recording.rate if isinstance(recording, Signals) else None
             if rate is not None:
                 events["seconds"] = recording.start + events["sample"] / rate
-            if isinstance(recording, Signals):
-                events["sample"] += recording.first
-                if model.spec.input.kind != "louder":  # whose heights are decibels
-                    events["peak"] *= recording.full_scale
+            if isinstance(recording, Signals) and model.spec.input.kind != "louder":  # decibels
+                events["peak"] *= recording.full_scale
             set_onsets(events, waveforms, rate)
             if model.spec.input.kind in RISES:  # where the recording rises most
                 events["onset"] = events["sample"]
