@@ -326,6 +326,7 @@ def test_a_column_that_never_changes_stays_a_channel(tmp_path: Path) -> None:
     assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,1", "0.3,1,1"]
 
 
+@pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
 def test_a_lead_that_came_off_leaves_a_recording_fit_for_its_model(tmp_path: Path) -> None:
     """A model of two leads finds the same events in the other lead alone."""
     rng = np.random.default_rng(3)
@@ -340,8 +341,7 @@ def test_a_lead_that_came_off_leaves_a_recording_fit_for_its_model(tmp_path: Pat
     for file, two in zip(files, (values, off), strict=True):
         np.savetxt(file, two.T, "%.5f", ",", header="I,II", comments="")
     loaded = [ww.data.load(file, signals=True, rate=1000) for file in files]
-    with pytest.warns(UserWarning):
-        run = ww.train(loaded[0], waveforms=1)
+    run = ww.train(loaded[0], waveforms=1)
     found = [ww.find_events(run.model, one, run.recipe.inference)["sample"] for one in loaded]
     assert len(found[0]) == len(found[1]) == len(times)
     np.testing.assert_allclose(found[0], found[1], atol=2)
@@ -360,6 +360,7 @@ def test_tables_with_tabs_or_spaces(tmp_path: Path, name: str, separator: str) -
     assert written[1].split() == ["0.00", "1", "1"]
 
 
+@pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "int64", "uint32"])
 def test_heights_of_whole_numbers_are_counts(dtype: str) -> None:
     """The event of 1,000 counts that a recording has is one of 1,000, whatever its type."""
@@ -369,8 +370,7 @@ def test_heights_of_whole_numbers_are_counts(dtype: str) -> None:
     for at in range(200, 3800, 100):
         x[0, at - 15 : at + 16] += wave
     signals = ww.data.load(np.rint(x).astype(dtype), signals=True, rate=100)
-    with pytest.warns(UserWarning):
-        run = ww.train(signals, waveforms=1)
+    run = ww.train(signals, waveforms=1)
     events = ww.find_events(run.model, signals, run.recipe.inference)
     assert len(events) == 36
     assert np.median(events["peak"]) == pytest.approx(1000, rel=0.05)

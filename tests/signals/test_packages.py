@@ -59,8 +59,13 @@ def test_raw_samples_with_their_form_beside_them(tmp_path: Path, dtype: str) -> 
 def test_a_record_of_wfdb(tmp_path: Path) -> None:
     wfdb = pytest.importorskip("wfdb")
     wfdb.wrsamp(
-        "a", fs=360, units=["mV", "mV"], sig_name=["MLII", "V5"], p_signal=X.T.astype(float),
-        fmt=["16", "16"], write_dir=str(tmp_path),
+        "a",
+        fs=360,
+        units=["mV", "mV"],
+        sig_name=["MLII", "V5"],
+        p_signal=X.T.astype(float),
+        fmt=["16", "16"],
+        write_dir=str(tmp_path),
     )
     for name in ("a.hea", "a.dat"):
         signals = loaded(tmp_path / name)
@@ -72,7 +77,11 @@ def test_seismograms_with_a_pause(tmp_path: Path) -> None:
     obspy = pytest.importorskip("obspy")
     start = obspy.UTCDateTime(2020, 1, 1)
     traces = []
-    for channel, first, values in (("HHZ", 0, X[0]), ("HHN", 0, X[1, :100]), ("HHN", 200, X[1, 200:])):
+    for channel, first, values in (
+        ("HHZ", 0, X[0]),
+        ("HHN", 0, X[1, :100]),
+        ("HHN", 200, X[1, 200:]),
+    ):
         header = {"sampling_rate": 100.0, "channel": channel, "starttime": start + first / 100}
         traces.append(obspy.Trace(np.ascontiguousarray(values), header))
     obspy.Stream(traces).write(str(tmp_path / "a.mseed"), format="MSEED")

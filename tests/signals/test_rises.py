@@ -14,10 +14,14 @@ from whatwhere.signals.event_table import events_within, read_events
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.settings import NoEvents
 
+pytestmark = pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
 
-def calcium(rate: float = 60.0, seconds: float = 120, noise: float = 0.05) -> tuple[Signals, np.ndarray]:
-    """Return transients that rise in 50 ms and decay in 0.6 s, several of which add up, above a slow
-    drift, and their times."""
+
+def calcium(
+    rate: float = 60.0, seconds: float = 120, noise: float = 0.05
+) -> tuple[Signals, np.ndarray]:
+    """Return transients that rise in 50 ms and decay in 0.6 s, several of which add up, above a
+    slow drift, and their times."""
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(1.5, 200) + 0.4)
     times = times[times < seconds - 2]
@@ -36,8 +40,7 @@ def matched(times: np.ndarray, found: np.ndarray, near: float) -> int:
 
 def test_transients_that_add_up_are_found_one_by_one() -> None:
     recording, times = calcium()
-    with pytest.warns(UserWarning):
-        run = ww.train(recording, rise="150ms")
+    run = ww.train(recording, rise="150ms")
     assert run.model.spec.input.kind == "rise"
     assert run.model.filters[0].shape[1] == 1
     events = ww.find_events(run.model, recording, run.recipe.inference)
@@ -58,8 +61,7 @@ def test_bursts_begin_where_a_recording_becomes_louder() -> None:
         x[:, begin:] += 8 * fade * rng.standard_normal((3, 12_000 - begin))
     x[2] = 0
     recording = ww.data.load(x[None].astype(np.float32), signals=True, rate=100)
-    with pytest.warns(UserWarning):
-        run = ww.train(recording, louder="2s")
+    run = ww.train(recording, louder="2s")
     events = ww.find_events(run.model, recording, run.recipe.inference)
     assert len(events) == len(begins)
     np.testing.assert_allclose(events["onset"], begins, atol=20)

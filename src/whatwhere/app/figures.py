@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 _Format = Literal["png", "pdf", "svg"]
 
 
-@command((ImageInput, "rate start end"), (Execution, "engine"), flags="rate start end", old=(Reordered("run images", "run --images"),))
+@command(
+    (ImageInput, "rate start end"),
+    (Execution, "engine"),
+    flags="rate start end",
+    old=(Reordered("run images", "run --images"),),
+)
 def figures(
     run: Path,
     *,

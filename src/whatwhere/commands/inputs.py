@@ -83,7 +83,15 @@ class ImageInput(Checked):
     @property
     def for_recordings(self) -> bool:
         """Whether an option was given that only recordings have."""
-        given = (self.rate, self.waveforms, self.length, self.rise, self.louder, self.start, self.end)
+        given = (
+            self.rate,
+            self.waveforms,
+            self.length,
+            self.rise,
+            self.louder,
+            self.start,
+            self.end,
+        )
         return any(one is not None for one in given)
 
     def absolute(self) -> "ImageInput":

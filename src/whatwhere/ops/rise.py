@@ -4,8 +4,8 @@
             samples before it. An event that begins suddenly and decays slowly, such as a transient
             of calcium, becomes a short peak at its beginning, wherever the decay of earlier ones is
     louder  the rise of the loudness: the power of the differences of samples in windows of a
-            twentieth of `span`, each up to a place, in decibels. A burst of any waveform, such as an earthquake,
-            becomes a peak at its beginning
+            twentieth of `span`, each up to a place, in decibels. A burst of any waveform, such as
+            an earthquake, becomes a peak at its beginning
 
 A place with fewer than half of the samples on one side, at an end or at a gap, has no rise.
 """
@@ -37,9 +37,7 @@ def rise_reach(span: int) -> int:
     return 2 * span + 1
 
 
-def rise(
-    x: Tensor, span: int, weight: Tensor | None = None, how: RiseSettings = _USUAL
-) -> Tensor:
+def rise(x: Tensor, span: int, weight: Tensor | None = None, how: RiseSettings = _USUAL) -> Tensor:
     """Compute how much signals [N, C, 1, T] rise at each sample.
 
     span    samples on each side whose means are compared

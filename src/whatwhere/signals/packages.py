@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-
 import numpy as np
 
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
@@ -173,17 +172,20 @@ def read_nwb(path: Path, name: str) -> Signals:
     except ImportError:
         raise MissingExtra("pynwb", "reading NWB files") from None
     open_regular(path).close()
-    with readable(path, "NWB file", "save it again", ImageError), untrusted():
-        with pynwb.NWBHDF5IO(str(path), "r", load_namespaces=True) as file:
-            acquired = file.read().acquisition
-            series = {key: one for key, one in acquired.items() if hasattr(one, "conversion")}
-            if len(series) != 1:
-                raise ValueError(f"it has the time series {listed(sorted(series)) or 'none'}")
-            (one,) = series.values()
-            values = np.asarray(one.data, np.float32) * np.float32(one.conversion)
-            rate = one.rate
-            if rate is None and one.timestamps is not None:
-                rate = 1 / float(np.median(np.diff(one.timestamps[:1000])))
-            unit = one.unit or ""
+    with (
+        readable(path, "NWB file", "save it again", ImageError),
+        untrusted(),
+        pynwb.NWBHDF5IO(str(path), "r", load_namespaces=True) as file,
+    ):
+        acquired = file.read().acquisition
+        series = {key: one for key, one in acquired.items() if hasattr(one, "conversion")}
+        if len(series) != 1:
+            raise ValueError(f"it has the time series {listed(sorted(series)) or 'none'}")
+        (one,) = series.values()
+        values = np.asarray(one.data, np.float32) * np.float32(one.conversion)
+        rate = one.rate
+        if rate is None and one.timestamps is not None:
+            rate = 1 / float(np.median(np.diff(one.timestamps[:1000])))
+        unit = one.unit or ""
     rows = values[:, None] if values.ndim == 1 else values
     return replace(_signals_of(rows.T, name), unit=unit).with_rate(rate)

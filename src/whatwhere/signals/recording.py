@@ -103,7 +103,9 @@ class Signals(Images):
         first = 0 if start is None else max(0, round((start - self.start) * self.rate))
         last = length if end is None else min(length, round((end - self.start) * self.rate))
         if first >= last:
-            given = f"{'' if start is None else f'{start:g}'} to {'' if end is None else f'{end:g}'}"
+            given = (
+                f"{'' if start is None else f'{start:g}'} to {'' if end is None else f'{end:g}'}"
+            )
             raise ImageError(
                 f"{self.name} has no sample from {given} s. It lasts from {self.start:g} to"
                 f" {self.start + duration:g} s."

@@ -1,9 +1,9 @@
-"""Settings for events that begin suddenly: transients of calcium, which decay slowly and add up, and
-bursts of any waveform, such as earthquakes.
+"""Settings for events that begin suddenly: transients of calcium, which decay slowly and add up,
+and bursts of any waveform, such as earthquakes.
 
 The input stage keeps how much the recording rises (`ops.rise`). There, each beginning is a triangle
-of twice the span, wherever the decay of earlier events is. So one waveform finds them all, and it is
-known before training.
+of twice the span, wherever the decay of earlier events is. So one waveform finds them all, and it
+is known before training.
 """
 
 from dataclasses import dataclass

@@ -90,7 +90,6 @@ def deviations_of(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
     It is measured in the quietest windows, by the median of each: the median of a whole recording
     measures the noise only if waveforms cover less than half of it.
     """
-    size = min(settings.window, v.shape[1])
     levels = _levels(v, settings)
     quiet = levels.nanquantile(settings.quiet, 1, keepdim=True)
     # an electrode that is off for a while has less noise than ever
