@@ -67,8 +67,9 @@ def louder(
     steps = torch.where(both, x - F.pad(x, (1, 0))[..., :-1], 0)
     size = max(1, span // how.windows)
     # windows that end at each place: a loud sample decides the loudness of all that have it
-    ended = (F.pad(each, (size - 1, 0)) for each in (steps.double().square(), both.double()))
-    power, count = (sums[..., : x.shape[-1]] for sums in _sums(*ended, size))
+    squares = F.pad(steps.double().square(), (size - 1, 0))
+    counted = F.pad(both.double(), (size - 1, 0))
+    power, count = (sums[..., : x.shape[-1]] for sums in _sums(squares, counted, size))
     heard = (power > 0) & (count > 0)
     loudness = 10 * torch.log10(torch.where(heard, power / count.clamp(min=1), 1))
     mean = loudness.sum(1, keepdim=True) / heard.sum(1, keepdim=True).clamp(min=1)

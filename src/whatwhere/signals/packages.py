@@ -2,6 +2,7 @@
 (PyNWB); and raw samples, whose form is in a file beside them."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,10 +110,10 @@ def read_dat(path: Path, name: str) -> Signals:
         if channels < 1 or rate <= 0:
             raise ValueError("its channels and its rate must be above 0")
     with open_regular(path) as file, readable(path, "file of raw samples", example, ImageError):
-        values = np.memmap(file, dtype, "r")
-        if len(values) % channels:
-            raise ValueError(f"its samples are no multiple of {channels} channels")
-        stored = StoredArray.of_map(path, values.reshape(-1, channels))
+        count, rest = divmod(os.fstat(file.fileno()).st_size, channels * dtype.itemsize)
+        if rest or not count:
+            raise ValueError(f"its bytes are not those of samples of {channels} channels")
+        stored = StoredArray.of_map(path, np.memmap(file, dtype, "r", shape=(count, channels)))
     whole = stored if dtype.itemsize <= 2 or dtype.kind == "f" else stored[:].astype(np.float32)
     return _signals_of(whole.T, name).counted().with_rate(rate)
 
