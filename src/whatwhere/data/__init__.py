@@ -373,10 +373,10 @@ def _open(
         name = "array"
         values = arrays.as_array(source)
         own_labels = None
-    arrays.check_dtype(values.dtype, name)
     if signals:
         images: Images = recordings().of_values(values, name)
     else:
+        arrays.check_dtype(values.dtype, name)
         images = _from_pixels(arrays.as_pixels(values, name, channels), name, allow_nan, recorded)
     return images if own_labels is None else _with_labels(images, own_labels)
 
