@@ -500,11 +500,8 @@ def read_page(picture: "_Opened", page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Exception]) -> "_Opened":
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
-    formats: tuple[str, ...] = FORMATS
-    if _has_plugin():
-        formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
-        picture = image.open(stream, formats=formats)
+        picture = image.open(stream, formats=_formats(image))
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -515,6 +512,13 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
             raise ValueError("it is damaged, or not a picture") from None
     stream.seek(0)
     return _ChannelTiff(stream)
+
+
+def _formats(image: ModuleType) -> list[str]:
+    """Return the formats that this Pillow reads: older ones have no AVIF, and builds may lack others."""
+    image.init()
+    formats = [*FORMATS, _PLUGIN_FORMAT] if _has_plugin() else FORMATS
+    return [name for name in formats if name in image.OPEN]
 
 
 def _has_plugin() -> bool:
