@@ -560,11 +560,8 @@ def read_page(picture: "_Opened", page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Exception]) -> "_Opened":
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
-    formats: tuple[str, ...] = FORMATS
-    if _has_plugin():
-        formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
-        picture = image.open(stream, formats=formats)
+        picture = image.open(stream, formats=_formats(image))
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -578,14 +575,17 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
 
 
 @cache
-def _has_plugin() -> bool:
-    """Register the plugin for HEIC files, if it is installed; tell whether it is."""
+def _formats(image: ModuleType) -> tuple[str, ...]:
+    """Return the formats that this Pillow reads: older ones have no AVIF. Registers the plugin for
+    HEIC files, if it is installed."""
+    image.init()
     try:
         from pillow_heif import register_heif_opener
+
+        register_heif_opener()
     except ImportError:
-        return False
-    register_heif_opener()
-    return True
+        pass
+    return tuple(name for name in (*FORMATS, _PLUGIN_FORMAT) if name in image.OPEN)
 
 
 def _read_page(
