@@ -439,6 +439,10 @@ class ConvergenceWarning(UserWarning):
         )
 
 
+class EvenClassesWarning(UserWarning):
+    """One label a class left borders where rows are alike, so classes of even sizes were taken."""
+
+
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line of the user's program that called into this package.
 
@@ -463,9 +467,12 @@ def _is_ours(file: str) -> bool:
 def printable(text: object) -> str:
     r"""Return the text with control characters, line breaks and undecodable bytes written as
     escapes such as \x1b."""
+    words = str(text)
+    if words.isprintable():
+        return words
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
-        for char in str(text)
+        for char in words
     )
 
 

@@ -230,6 +230,7 @@ def test_twelve_classes_leave_everything_for_a_label_in_sight(
     shown, server = session
     assert shown.session is not None
     shown.session.label({row: f"class {row}" for row in range(2, 14)})
+    shown.behind_words = "3 of 4 · describing the pictures · about 120 min left"
     shown.revision += 1
     size = {"width": 1280, "height": 720}
     with Opened(browser, server.url, viewport=size) as opened:
@@ -240,6 +241,9 @@ def test_twelve_classes_leave_everything_for_a_label_in_sight(
             assert box["y"] >= 0, name
             assert box["y"] + box["height"] <= 720, name
         assert boxes["#picture"]["height"] <= 0.3 * 720
+        behind, menu = opened.box("#behind"), opened.box("#undo")
+        assert opened.text("#behind") == shown.behind_words
+        assert behind["x"] + behind["width"] <= menu["x"], "the time that is left is seen whole"
         panel = opened.box("#classes-panel")
         none = boxes[".none-row .class"]
         assert none["y"] + none["height"] <= panel["y"] + panel["height"]

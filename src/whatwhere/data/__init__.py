@@ -128,6 +128,17 @@ def load(
     return images if labels is None else _with_labels(images, labels)
 
 
+def open_folder(
+    folder: str | Path, size: int | None = None, recorded: Recorded = NOT_RECORDED
+) -> Images:
+    """Open a folder of pictures by their headers, as `load` does, but ten times faster: only
+    pictures whose header does not tell their shape are decoded. A picture that turns out to be
+    damaged when it is read is black, with a warning. Large JPEG files that become squares are
+    decoded at a part of their size, which moves edges by half a pixel of the square at most."""
+    opened = MixedPictures.of_folder(Path(folder), recorded, ALL, decoded=False)
+    return replace(_one_size(opened, size), source=catalogue.absolute_source(folder))
+
+
 def load_groups(
     source: Source,
     mask: Source | None = None,
@@ -362,10 +373,10 @@ def _open(
         name = "array"
         values = arrays.as_array(source)
         own_labels = None
-    arrays.check_dtype(values.dtype, name)
     if signals:
         images: Images = recordings().of_values(values, name)
     else:
+        arrays.check_dtype(values.dtype, name)
         images = _from_pixels(arrays.as_pixels(values, name, channels), name, allow_nan, recorded)
     return images if own_labels is None else _with_labels(images, own_labels)
 

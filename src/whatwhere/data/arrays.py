@@ -211,7 +211,7 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
         raise InvalidImages(
             f"{name}, values of type {dtype}",
             "bool, uint8, uint16, int8, int16 or floats",
-            "Convert the array, for example with array.astype('uint8').",
+            "Scale it to floats from 0 to 1, such as array / array.max().",
         )
 
 

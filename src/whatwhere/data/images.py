@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -209,7 +209,7 @@ class Images:
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
-    def with_white(self, white: float) -> "Images":
+    def with_white(self, white: float) -> Self:
         """Return the same images in the units of a model (`InputSpec.white`); floats are used as
         they are."""
         return self if white == self.white else replace(self, white=white)

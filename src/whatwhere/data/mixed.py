@@ -31,6 +31,7 @@ from whatwhere.data.pictures import (
 )
 from whatwhere.errors import (
     InvalidImages,
+    UnusableImageFile,
     one_or,
     plural,
     printable,
@@ -71,6 +72,8 @@ class MixedPictures:
     classes    the names of their labels
     elsewhere  the files of the same folder that other shards read
     all_pictures  the pictures of all shards
+    decoded    whether every picture was decoded. If not, one that turns out to be damaged is black,
+               with a warning, and large JPEG files become squares by way of a part of their size
     """
 
     pictures: Sequence[Picture]
@@ -80,14 +83,17 @@ class MixedPictures:
     classes: tuple[str, ...] = ()
     elsewhere: Sequence[Path] = ()
     all_pictures: AllPictures | None = None
+    decoded: bool = True
 
     @classmethod
-    def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
+    def of_folder(
+        cls, folder: Path, recorded: Recorded, shard: Shard, *, decoded: bool = True
+    ) -> "MixedPictures":
         """Return the pictures of a shard of a folder; no other file is opened."""
         content = folder_content(folder)
         own, elsewhere = content.split(shard)
         name = printable(folder.name or folder.absolute().name)
-        pictures = read_pictures(folder, own)
+        pictures = read_pictures(folder, own, decoded=decoded)
         return cls(
             pictures,
             name,
@@ -95,6 +101,7 @@ class MixedPictures:
             classes=content.classes,
             elsewhere=elsewhere,
             all_pictures=content.all_pictures,
+            decoded=decoded,
         )
 
     @classmethod
@@ -116,11 +123,11 @@ class MixedPictures:
         own = pictures_of_files(files[rows.start : rows.stop])
         return cls(own, plural(len(files), "file"), recorded, all_pictures=all_pictures)
 
-    @property
+    @cached_property
     def sizes(self) -> list[tuple[int, int]]:
         """Heights and widths, the most frequent first."""
-        sizes = [picture.shape[1:] for picture in self.pictures]
-        return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
+        counts = Counter(picture.shape[1:] for picture in self.pictures)
+        return [size for size, _ in counts.most_common()]
 
     def kind(self) -> Kind:
         """Return the kind that all of them become."""
@@ -173,9 +180,19 @@ class MixedPictures:
         """Return all of them as squares: scaled so that the shorter side is `side`, and cut at the
         centre."""
         side = side or usual_side(self.sizes)
-        return self._group(
-            self.pictures, self.name, (side, side), partial(centre_square, side=side)
-        )[0]
+        fit = partial(centre_square, side=side)
+        enough = 0 if self.decoded else 4 * side
+        return self._group(self.pictures, self.name, (side, side), fit, enough=enough)[0]
+
+    def _decoded(self, picture: Picture, enough: int) -> np.ndarray:
+        """Return the pixels of a picture; black if only decoding tells that it is damaged."""
+        try:
+            return decode(picture, blend=self.blend, enough=enough)
+        except UnusableImageFile as error:
+            if self.decoded:
+                raise
+            warn(DamagedPictureIsBlack(picture, error.reason))
+            return np.zeros(picture.shape, picture.dtype)
 
     def _group(
         self,
@@ -184,6 +201,7 @@ class MixedPictures:
         size: tuple[int, int],
         fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
         alpha: bool = False,
+        enough: int = 0,
     ) -> Group:
         kind = self.kind()
         whites = {"uint8": 255, "uint16": self.deep_white, "int16": 32768}
@@ -191,7 +209,7 @@ class MixedPictures:
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 
         def read_one(picture: Picture) -> np.ndarray:
-            pixels = decode(picture, blend=self.blend)
+            pixels = self._decoded(picture, enough)
             return fit(convert(pixels, whites.get(picture.dtype.name), kind))
 
         def read(rows: np.ndarray) -> np.ndarray:
@@ -220,6 +238,21 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     """Return the side of squares from pictures of these sizes: 64, or the smallest side of all
     pictures if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
+
+
+class DamagedPictureIsBlack(UserWarning):
+    """A picture that was opened by its header turns out to be damaged.
+
+    picture  the picture
+    reason   what is wrong with it
+    """
+
+    def __init__(self, picture: Picture, reason: str) -> None:
+        self.picture = picture
+        self.reason = reason
+        super().__init__(
+            f"{picture.name} is damaged ({reason}) and is shown black. Replace it, or leave it out."
+        )
 
 
 class TooSmall(UserWarning):

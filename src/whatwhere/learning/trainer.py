@@ -19,7 +19,13 @@ from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.defaults import Defaults, OwnSettings, choose_defaults, start_from_pieces
+from whatwhere.learning.defaults import (
+    Defaults,
+    OwnSettings,
+    RecordingOptions,
+    choose_defaults,
+    start_from_pieces,
+)
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
 from whatwhere.learning.processes import ProcessGroup, is_main_process, open_processes
 from whatwhere.learning.reports import (
@@ -67,6 +73,8 @@ def train(
     start: DeconvNet | None = None,
     waveforms: int | None = None,
     length: int | str | None = None,
+    rise: int | str | None = None,
+    louder: int | str | None = None,
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
@@ -89,6 +97,10 @@ def train(
     start      the model to begin with; None draws one from the recipe's seed
     waveforms  the number of waveforms, for a recording without a recipe. None chooses it
     length     the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
+    rise       find where the recording rises within this time, in samples or such as '150ms': for
+               events that begin suddenly and decay slowly, such as those of calcium
+    louder     find where the recording becomes louder within this time: for bursts of any waveform,
+               such as earthquakes
     progress   show progress on standard error
     options    settings that do not change the outcome: engine, device, memory, checkpoints
     callbacks  functions to call during training, and when to stop
@@ -112,12 +124,13 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or without a recipe",
     )
+    asked = RecordingOptions(waveforms, length, rise, louder)
     if recipe is None:
-        given = choose_settings(images, start, image_count, waveforms, length)
+        given = choose_settings(images, start, image_count, asked)
     else:
         require(
-            waveforms is None and length is None,
-            "waveforms or length with a recipe, which sets both",
+            asked == RecordingOptions(),
+            "waveforms, length, rise or louder with a recipe, which sets them",
             "train(signals, waveforms=…, length=…) without a recipe, or a recipe with"
             " ModelSpec.signals(…)",
         )
@@ -173,21 +186,20 @@ def choose_settings(
     images: _TrainingImages,
     start: DeconvNet | None,
     image_count: int | None,
-    waveforms: int | None = None,
-    length: int | str | None = None,
+    asked: RecordingOptions,
 ) -> _TrainingInput:
     """Return settings for images without a recipe, chosen from them; a warning reports the
     choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
     if isinstance(images, OwnSettings):
-        chosen = images.choose_defaults(waveforms, length)
+        chosen = images.choose_defaults(asked)
         start = start or chosen.start
         source = open_images(images, chosen.recipe.model)
     else:
         require(
-            waveforms is None and length is None,
-            "waveforms or length for images",
+            asked == RecordingOptions(),
+            "waveforms, length, rise or louder for images",
             "a recording: ww.data.load(…, signals=True)",
         )
         source = open_images(images, None)

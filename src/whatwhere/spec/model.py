@@ -15,7 +15,10 @@ from whatwhere.spec.checks import (
 )
 from whatwhere.spec.pooling import Gaussian, Pooling
 
-InputKind = Literal["none", "highpass", "onoff", "baseline"]
+InputKind = Literal["none", "highpass", "onoff", "baseline", "rise", "louder"]
+RISES: tuple[InputKind, ...] = ("rise", "louder")
+"""Input stages that keep how much a signal rises."""
+
 Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 
@@ -100,10 +103,12 @@ class InputSpec(Checked):
 
     kind             'none' (the image as it is), 'highpass' (subtracts a Gaussian low-pass),
                      'onoff' (positive and negative parts as separate channels, for non-negative
-                     models) or, for signals, 'baseline' (subtracts a smooth running median)
+                     models) or, for signals, 'baseline' (subtracts a smooth running median),
+                     'rise' (how much the signal rises) or 'louder' (by how many decibels it
+                     becomes louder)
     sigma            width of the low-pass, in pixels
     span             length of the running median, in samples: several times the length of a
-                     waveform
+                     waveform; or the samples on each side of a place that a rise compares
     hum              frequency of the mains, in cycles per sample, which 'baseline' subtracts with
                      its harmonics; 0 if there is none
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
@@ -153,14 +158,14 @@ class ModelSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            self.input.kind not in ("highpass", "baseline") or not self.nonnegative_filters,
+            self.input.kind in ("none", "onoff") or not self.nonnegative_filters,
             {"input.kind": self.input.kind, "nonnegative": True},
             "nonnegative = false, because a high-passed image has both signs, or input.kind ="
             " 'onoff'",
         )
         require(
-            self.input.kind != "baseline" or self.for_signals,
-            "input.kind = 'baseline' with filters of pictures",
+            self.input.kind not in ("baseline", *RISES) or self.for_signals,
+            f"input.kind = '{self.input.kind}' with filters of pictures",
             "filters and regions of height 1, such as filter_size = [1, 24] and pool_size = [1, 2]"
             " (train: --waveforms 2 --length 24), or input.kind = 'highpass'",
         )
