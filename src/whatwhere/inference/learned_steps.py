@@ -165,7 +165,7 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """Return the part of a file name that tells the steps of one model in a folder from those of
+    """Return the part of a file name that tells the steps of one model in a folder from the steps of
     another; a run's folder has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
