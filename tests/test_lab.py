@@ -35,6 +35,7 @@ EXCEPTIONS = {
     "benchmarks/learning/learning_curve.py": "notes the model in the course of a training",
     "benchmarks/memory/encode_memory.py": "the writer of `whatwhere encode`",
     "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
+    "benchmarks/memory/streamed.py": "the classes that Ray calls",
     "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
     "benchmarks/memory/streamed.py": "the classes for Ray Data, which are imported by their module",
     "benchmarks/restoration/camera_noise.py": "learns the classifier of cameras from its features",

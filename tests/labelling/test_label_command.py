@@ -16,7 +16,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import tiny_run as tiny
+from programs import fail_without
 from tiny_run import whatwhere
+from tiny_training import process
 from whatwhere.app import app
 from whatwhere.commands.inputs import source_of
 from whatwhere.data.mixed import PicturesBecomeSquares
@@ -92,19 +94,9 @@ def test_an_export_counts_the_imported_labels_and_estimates_the_error(
 
 
 def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported() -> None:
-    code = (
-        "import sys; from whatwhere.app import main\n"
-        "try: main()\n"
-        "except SystemExit: print('sklearn' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "label", "no-such-folder"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Cannot find no-such-folder" in done.stderr
-    assert done.stdout.strip() == "False"
+    ended = process(fail_without, "sklearn", ["label", "no-such-folder"])
+    ended.join()
+    assert ended.exitcode == 0
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "predictions.csv", "few.csv", "other.json"])
