@@ -9,7 +9,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.commands.builder import Settings
-from whatwhere.errors import RunError, SpecError, plural, printable
+from whatwhere.errors import InvalidSetting, RunError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
@@ -159,7 +159,8 @@ def read_images(
     """
     images = ww.data.load(source, labels, size=size, recorded=recorded_by(run))
     if size is not None and images.shape[1:] != (size, size):
-        raise SpecError(f"--size scales pictures, but {images.name} has arrays. Leave out --size.")
+        given = f"--size for {images.name}, which has arrays"
+        raise InvalidSetting(given, "pictures, or no --size")
     return images
 
 
@@ -264,15 +265,11 @@ def with_preset(
         recipe = replace(recipe, inference=replace(recipe.inference, **CODING))
     elif preset.startswith("learned"):
         if settings.given("inference"):
-            raise SpecError(
-                f"--set inference.… does not work with --preset {preset}, which has its own"
-                " settings. Remove one of them."
-            )
+            given = f"--set inference.… with --preset {preset}"
+            raise InvalidSetting(given, "one of them: the preset has its own settings")
         model, inference = resolve_steps(model, preset)
         recipe = replace(recipe, inference=inference, plan=())
     elif preset != "recipe":
-        raise SpecError(
-            f"Unknown --preset {preset!r}. Expected coding, recipe, learned, or learned-5 for 5"
-            " steps."
-        )
+        known = "coding, recipe, learned, or learned-5 for 5 steps"
+        raise InvalidSetting({"--preset": preset}, known)
     return settings.override(recipe), model

@@ -14,12 +14,13 @@ import torch
 from whatwhere.data import Images, load_for_training
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import SpecError, warn
+from whatwhere.errors import InvalidSetting, warn
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import (
+    Defaults,
     OwnSettings,
     RecordingOptions,
     choose_defaults,
@@ -115,7 +116,7 @@ def train(
     options = options or TrainingOptions()
     callbacks = callbacks or TrainingCallbacks()
     if resume and out is None:
-        raise SpecError("resume=True needs the folder of the run. Give it as out='FOLDER'.")
+        raise InvalidSetting({"resume": True, "out": None}, "the folder of the run, out='FOLDER'")
     if out is not None and not resume:
         check_new_run(Path(out))  # before the images are read
     require(
@@ -147,6 +148,17 @@ def train(
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
         return _run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
+
+
+class ChosenSettings(UserWarning):
+    """Training without a recipe chose its settings from the images.
+
+    chosen  the settings, and the reasons
+    """
+
+    def __init__(self, chosen: Defaults) -> None:
+        self.chosen = chosen
+        super().__init__(chosen.line)
 
 
 @dataclass(frozen=True)
@@ -193,7 +205,7 @@ def choose_settings(
         source = open_images(images, None)
         chosen = choose_defaults(source.known_images())
     if is_main_process():
-        warn(chosen.line)
+        warn(ChosenSettings(chosen))
     image_count = image_count or _stream_length(source) or chosen.image_count
     return _TrainingInput(source, chosen.recipe, start, image_count)
 
@@ -205,9 +217,7 @@ def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
         channels = given.images.first_images().shape[1]
         recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif given.start.spec != recipe.model:
-        raise SpecError(
-            "The start model does not match the recipe. Give a model of the same ModelSpec."
-        )
+        raise InvalidSetting("a start model of another ModelSpec", "that of the recipe")
     return resolve_recipe(recipe, given.images.known_images(), mask=mask, start=given.start)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
@@ -18,24 +18,22 @@ def samples_of(length: str | int, rate: float | None, name: str = "length") -> i
     number, unit = read_length(length, name)
     if unit in _SECONDS:
         if rate is None:
-            raise SpecError(
-                f"{name} = {length} needs the rate of the recording, which the file does not give."
-                " Give the samples per second (--rate), or a length in samples."
+            raise InvalidSetting(
+                {name: length, "rate": None},
+                "the samples per second (--rate), which the file does not give, or a length in"
+                " samples",
             )
         number *= _SECONDS[unit] * rate
     if round(number) < 2 or (unit not in _SECONDS and number % 1):
-        raise SpecError(f"Got {name} = {length}; expected a whole number of at least 2 samples.")
+        raise InvalidSetting({name: length}, "a whole number of at least 2 samples")
     return round(number)
 
 
 def read_length(length: str | int, name: str = "length") -> tuple[float, str]:
-    """Return the number and the unit of a length; raises a SpecError for any other text."""
+    """Return the number and the unit of a length; raises an InvalidSetting for any other text."""
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
     if match is None:
-        raise SpecError(
-            f"Got {name} = {str(length)[:40]!r}; expected samples, such as 64, or a time, such as"
-            " 12ms or 0.5s."
-        )
+        raise InvalidSetting({name: length}, "samples, such as 64, or a time, such as 12ms or 0.5s")
     return float(match[1]), match[2] or "samples"
 
 
@@ -52,7 +50,5 @@ def seconds_of(time: str, name: str) -> float:
         return 3600 * int(clock[1] or 0) + 60 * int(clock[2]) + float(clock[3])
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|min|h)?\s*", time)
     if match is None:
-        raise SpecError(
-            f"Got {name} = {time[:40]!r}; expected a time such as 90, 1:30, 0:01:30.250 or 2min."
-        )
+        raise InvalidSetting({name: time}, "a time such as 90, 1:30, 0:01:30.250 or 2min")
     return float(match[1]) * {"ms": 1e-3, "min": 60.0, "h": 3600.0}.get(match[2], 1.0)

@@ -60,12 +60,12 @@ class LayerSpec(Checked):
                 object.__setattr__(self, name, pair(size)[0])
         require(
             all(step <= side for step, side in zip(self.strides, self.pool_shape, strict=True)),
-            f"pool_stride = {self.pool_stride} with pool_size = {self.pool_size}",
+            {"pool_stride": self.pool_stride, "pool_size": self.pool_size},
             "a stride no larger than the region, so that every element has a region",
         )
         require(
             self.maps % self.pool_maps == 0,
-            f"maps = {self.maps} with pool_maps = {self.pool_maps}",
+            {"maps": self.maps, "pool_maps": self.pool_maps},
             "a number of maps that pool_maps divides",
         )
 
@@ -159,7 +159,7 @@ class ModelSpec(Checked):
         super().__post_init__()
         require(
             self.input.kind in ("none", "onoff") or not self.nonnegative_filters,
-            f"input.kind = '{self.input.kind}' with nonnegative = true",
+            {"input.kind": self.input.kind, "nonnegative": True},
             "nonnegative = false, because a high-passed image has both signs, or input.kind ="
             " 'onoff'",
         )
@@ -171,14 +171,14 @@ class ModelSpec(Checked):
         )
         require(
             not self.input.hum or self.input.kind == "baseline",
-            f"input.hum = {self.input.hum:g} with input.kind = '{self.input.kind}'",
+            {"input.hum": self.input.hum, "input.kind": self.input.kind},
             "input.kind = 'baseline'",
         )
         below = self.target_channels
         for k, layer in enumerate(self.layers, start=1):
             require(
                 layer.fan_in is None or layer.fan_in <= below,
-                f"fan_in = {layer.fan_in} at layer {k}",
+                {f"layers.{k}.fan_in": layer.fan_in},
                 f"at most {below}, the number of maps below",
             )
             below = layer.pooled_maps
