@@ -34,6 +34,7 @@ from pages.opened import Opened, needs_node
 from whatwhere.data import Images
 from whatwhere.data.images import LazyPixels
 from whatwhere.data.mixed import PicturesBecomeSquares
+from whatwhere.data.pictures import SkippedFiles
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -1300,7 +1301,7 @@ def test_the_command_serves_the_page_until_it_is_ended(
     monkeypatch.setattr("whatwhere.labelling.page.LabelPage", show)
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference")
-    with pytest.warns(UserWarning, match="skipped"):
+    with pytest.warns(SkippedFiles):
         output = tiny.whatwhere("label", made.pictures, made.run, "--out", out, *plain)
     assert opened[0] in output
     wait_for_threads(shown[0])
@@ -1329,7 +1330,7 @@ def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference", "--out", out)
     for form in ("all.json", "all.csv", "folders"):
-        with pytest.warns(UserWarning, match="skipped"):
+        with pytest.warns(SkippedFiles):
             printed = tiny.whatwhere(
                 "label",
                 made.pictures,

@@ -30,7 +30,7 @@ from whatwhere.data.pictures import (
     read_pictures,
 )
 from whatwhere.errors import (
-    ImageError,
+    InvalidImages,
     UnusableImageFile,
     one_or,
     plural,
@@ -138,10 +138,11 @@ class MixedPictures:
             usual = max(numbers, key=lambda number: (counts[number], -number))
             odd = next(one for one in self.pictures if one.shape[0] not in (1, usual))
             given = " and ".join(map(str, numbers))
-            raise ImageError(
-                f"{self.name} has pictures of {given} channels, such as {printable(odd.name)} of"
-                f" {odd.shape[0]}; expected the same number in all, except in grey ones. Convert"
-                " the pictures to one number of channels, or leave it out."
+            raise InvalidImages(
+                f"{self.name}, pictures of {given} channels, such as {printable(odd.name)} of"
+                f" {odd.shape[0]}",
+                "the same number in all, except in grey ones",
+                "Convert the pictures to one number of channels, or leave it out.",
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
@@ -254,6 +255,19 @@ class DamagedPictureIsBlack(UserWarning):
         )
 
 
+class TooSmall(UserWarning):
+    """Pictures that are left out because they are smaller than the crops.
+
+    count  the number of pictures
+    size   side of the crops, in pixels
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count = count
+        self.size = size
+        super().__init__(f"Leaving out {plural(count, 'picture')} smaller than {size} × {size}.")
+
+
 class PicturesBecomeSquares(UserWarning):
     """Pictures of several sizes are scaled and cut.
 
@@ -352,13 +366,11 @@ def _large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     large = [group for group in groups if min(group[0].shape[1:]) >= size]
     if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
-        raise ImageError(
-            f"Cannot cut crops of {size} × {size}: no picture is large enough. Give a size of at"
-            f" most {largest}."
-        )
+        expected = f"at most {largest}, because no picture is larger"
+        raise InvalidImages(f"crops of {size} × {size} pixels", expected)
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:
-        warn(f"Leaving out {plural(left_out, 'picture')} smaller than {size} × {size}.")
+        warn(TooSmall(left_out, size))
     return large
 
 
@@ -417,11 +429,11 @@ def match_mask(mask: Images, images: Images) -> Images:
     them."""
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
-        raise ImageError(
-            f"{mask.name} has {plural(len(mask), 'mask')} of {channels} × {height} × {width} for"
-            f" {plural(len(images), 'image')} of {C} × {H} × {W} ({images.name}); expected"
-            f" {one_or(len(images))} mask{'s' if len(images) > 1 else ''} of {one_or(C)} × {H} ×"
-            f" {W}."
+        raise InvalidImages(
+            f"{mask.name}, {plural(len(mask), 'mask')} of {channels} × {height} × {width} for"
+            f" {plural(len(images), 'image')} of {C} × {H} × {W} ({images.name})",
+            f"{one_or(len(images))} mask{'s' if len(images) > 1 else ''} of {one_or(C)} × {H} ×"
+            f" {W}",
         )
     if len(mask) == len(images):
         return mask

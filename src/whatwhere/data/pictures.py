@@ -20,8 +20,10 @@ from whatwhere.data.headers import HEADER_DTYPE, header_shape
 from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.data.limits import limits
 from whatwhere.errors import (
+    ChangedFile,
     ImageError,
     MissingExtra,
+    NoSuchImages,
     RunError,
     UnusableFile,
     as_clause,
@@ -207,7 +209,7 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
     pictures: list[Picture] = []
     for path in paths:
         if not path.is_file():
-            raise ImageError(f"Cannot find {printable(path)}; expected the file of a picture.")
+            raise NoSuchImages("", printable(path), "expected the file of a picture")
         place = Place(path.absolute().parent.relative_to(common).parts)
         pictures += find_pages(path, place)
     return pictures
@@ -239,9 +241,9 @@ def read_pictures(folder: Path, content: _FolderContent, *, decoded: bool = True
         except ImageError as error:
             skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
-        raise ImageError(_no_pictures(folder, content, skipped))
+        raise NoPictures(folder, skipped, _no_pictures(folder, content, skipped))
     if skipped:
-        warn(_skipped_files(folder, skipped))
+        warn(SkippedFiles(folder, skipped))
     return pictures
 
 
@@ -252,6 +254,32 @@ def _picture_of_header(file: Path, place: Place) -> Picture | None:
         return None
     shape, stamp = known
     return Picture(file, 0, shape, HEADER_DTYPE, stamp, place=place)
+
+
+class NoPictures(ImageError):
+    """A folder without a picture that can be read.
+
+    folder   the folder
+    skipped  its files that cannot be read, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str], message: str) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(message)
+
+
+class SkippedFiles(UserWarning):
+    """Files of a folder that are left out.
+
+    folder   the folder
+    skipped  the files, with the reason
+    """
+
+    def __init__(self, folder: Path, skipped: Mapping[Path, str]) -> None:
+        self.folder = folder
+        self.skipped = dict(skipped)
+        super().__init__(_skipped_files(folder, skipped))
 
 
 def largest_of(file: Path) -> int:
@@ -307,7 +335,7 @@ def decode(
     has_size = is_reduced or pixels.shape[1:] == picture.shape[1:]
     is_expected = has_size and kind == (len(pixels), pixels.dtype)
     if not is_expected or stamp != picture.stamp:
-        raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
+        raise ChangedFile(picture.file)
     return pixels
 
 
@@ -532,11 +560,8 @@ def read_page(picture: "_Opened", page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Exception]) -> "_Opened":
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
-    formats: tuple[str, ...] = FORMATS
-    if _has_plugin():
-        formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
-        picture = image.open(stream, formats=formats)
+        picture = image.open(stream, formats=_formats(image))
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -550,14 +575,17 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
 
 
 @cache
-def _has_plugin() -> bool:
-    """Register the plugin for HEIC files, if it is installed; tell whether it is."""
+def _formats(image: ModuleType) -> tuple[str, ...]:
+    """Return the formats that this Pillow reads: older ones have no AVIF. Registers the plugin for
+    HEIC files, if it is installed."""
+    image.init()
     try:
         from pillow_heif import register_heif_opener
+
+        register_heif_opener()
     except ImportError:
-        return False
-    register_heif_opener()
-    return True
+        pass
+    return tuple(name for name in (*FORMATS, _PLUGIN_FORMAT) if name in image.OPEN)
 
 
 def _read_page(
@@ -699,7 +727,9 @@ def _tiff_notes(
     return _checked_scale(*(tags.get(tag) for tag in _SCALE)), description
 
 
-def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
+def _checked_scale(
+    across: object, down: object, unit: int | None
+) -> tuple[float, float, int] | None:
     """Return a scale that a file can have; None for an invalid one."""
     checked = _checked_dpi((across, down))
     if checked is None or (checked == (1.0, 1.0) and unit == _Unit.NONE):

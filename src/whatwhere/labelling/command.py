@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class _LabelViews(Checked):
     """What describes the pictures of a page, besides the features that are learned from them.
 
-    features  with commas: colour, edges, patterns, network, or an ONNX file; the labels decide how
-              much each counts. By default, colour and edges. The network
+    features  with commas: colour, edges, patterns, patches, network, or an ONNX file; the labels
+              decide how much each counts. By default, colour and edges. The network
               (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 

@@ -79,10 +79,11 @@ class Labelling:
                   array [N, D]
     features      what describes the images: a list of views, which are weighed by the labels. A
                   view is a word ('own' for learned features, 'colour', 'edges', 'patterns',
-                  'network'), a value such as `ww.views.Colour()`, an ONNX file, or a callable from
-                  pictures [n, C, h, w] to maps, such as a pretrained network. None takes the usual
-                  views, those of `ww.views.usual_views`, next to learned features; with a run, its
-                  features alone. A network helps most where classes are things in photographs
+                  'patches', 'network'), a value such as `ww.views.Colour()`, an ONNX file, or a
+                  callable from pictures [n, C, h, w] to maps, such as a pretrained network. None
+                  takes the usual views, those of `ww.views.usual_views`, next to learned features;
+                  with a run, its features alone. A network helps most where classes are things in
+                  photographs
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
     labels        a CSV file of labels. The session starts with its labels, changes it after every
