@@ -12,6 +12,7 @@ evaluates the atoms by its own codes ≥ 0.
 import numpy as np
 import torch
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 
 import whatwhere as ww
 from whatwhere.spec import EveryEpoch, InferenceSpec, LearningSpec, LineSearch
@@ -22,7 +23,7 @@ class Solver(BaseSolver):
     filters."""
 
     name = "whatwhere"
-    sampling_strategy = "iteration"
+    stopping_criterion = SufficientProgressCriterion(patience=10, strategy="iteration")
     parameters = {"steps": [10]}
     requirements = ["pip::whatwhere"]
 
