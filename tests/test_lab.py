@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "benchmarks/labels/pose.py": "the metric, and its distortions",
     "benchmarks/labels/ten_labels.py": "compares other forms of the metric and of the graph",
     "benchmarks/labels/views_rows.py": "describes pictures as `label` does",
-    "benchmarks/labels/estimates.py": "rows of several views, as the page joins them",
+    "benchmarks/labels/page_errors.py": "what the labelling page does, without the page",
     "benchmarks/labels/many_rows.py": "the index of cells, with settings of its own",
     "benchmarks/learning/cluster.py": "starts processes that train and describe",
     "benchmarks/learning/few_images.py": "varies what the defaults choose",

@@ -1,5 +1,5 @@
-"""whatwhere as a solver of RoseCDL's benchmark of convolutional dictionary learning (benchopt 1.6 or
-later): link this file into its folder `solvers`.
+"""whatwhere as a solver of RoseCDL's benchmark of convolutional dictionary learning (benchopt 1.6
+or later): link this file into its folder `solvers`.
 
     git clone https://github.com/tomMoral/RoseCDL
     ln -s $PWD/benchmarks/learning/benchopt_solver.py RoseCDL/benchmark/solvers/whatwhere.py
@@ -8,6 +8,8 @@ later): link this file into its folder `solvers`.
 The benchmark gives signals X [N, channels, T], atoms to start from and the weight of ℓ1, and
 evaluates the atoms by its own codes ≥ 0.
 """
+
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,15 +26,15 @@ class Solver(BaseSolver):
 
     name = "whatwhere"
     stopping_criterion = SufficientProgressCriterion(patience=10, strategy="iteration")
-    parameters = {"steps": [10]}
-    requirements = ["pip::whatwhere"]
+    parameters: ClassVar = {"steps": [10]}
+    requirements: ClassVar = ["pip::whatwhere"]
 
-    def skip(self, X, D_init, reg, window, has_outliers):  # noqa: ANN001, ANN201
+    def skip(self, X, D_init, reg, window, has_outliers):
         if D_init.ndim != 3:
             return True, "atoms of signals with channels only"
         return False, None
 
-    def set_objective(self, X, D_init, reg, window, has_outliers):  # noqa: ANN001, ANN201
+    def set_objective(self, X, D_init, reg, window, has_outliers):
         atoms, channels, length = D_init.shape
         spec = ww.ModelSpec.signals(atoms, length, channels=channels, pool_size=1, pool_stride=1)
         self.signals = torch.as_tensor(np.asarray(X), dtype=torch.float32)[:, :, None]
@@ -46,11 +48,11 @@ class Solver(BaseSolver):
             pooling_step=0.0,
         )
 
-    def warm_up(self):  # noqa: ANN201
+    def warm_up(self):
         """Compile the kernels, which is not counted."""
         self.run(1)
 
-    def run(self, n_iter):  # noqa: ANN001, ANN201
+    def run(self, n_iter):
         update = EveryEpoch(reset_at=(), direction_memory=0.5)
         learning = LearningSpec(
             inference=self.inference, epochs=max(n_iter, 0), update=update, tangent=True
@@ -63,6 +65,6 @@ class Solver(BaseSolver):
         )
         self.model = ww.train(self.signals, recipe, start=self.start).model
 
-    def get_result(self):  # noqa: ANN201
+    def get_result(self):
         atoms = self.model.filters[0][:, :, 0].movedim(1, 0)
         return {"D": atoms.cpu().double().numpy()}

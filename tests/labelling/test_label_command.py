@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.app import app
+from whatwhere.commands.inputs import source_of
+from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.errors import RunError, SpecError
 from whatwhere.labelling.command import _LabelViews, read_to_label
 from whatwhere.labelling.session import Labelling
@@ -41,9 +43,10 @@ def test_label_scales_pictures_to_the_given_size_and_then_as_its_model(tmp_path:
 
     on_cpu = TrainingOptions(engine="reference", device="cpu")
     train(squares, tiny.recipe(), tmp_path / "labels.run", options=on_cpu)
+    assert source_of(tmp_path / "labels.run") == str(folder)
     with pytest.warns(UserWarning, match="16 pixels, like the pictures that the run learned from"):
         assert read_to_label(str(folder), None, out, None).shape == (1, 16, 16)
-    with pytest.warns(UserWarning, match="like the pictures that the run learned from"):
+    with pytest.warns(PicturesBecomeSquares):
         session = Labelling(folder, labels=out, options=on_cpu)
     assert session.images is not None
     assert session.images.shape == (1, 16, 16)

@@ -38,7 +38,7 @@ class Phase(Checked):
         for k in self.update_pooling:
             require(
                 1 <= k <= self.layer,
-                f"update_pooling = {self.update_pooling} with layer = {self.layer}",
+                {"update_pooling": self.update_pooling, "layer": self.layer},
                 f"layers from 1 to {self.layer}",
             )
 
@@ -217,26 +217,26 @@ class Recipe(Checked):
         depth = self.model.depth
         require(
             len(self.learning) == depth,
-            f"{len(self.learning)} learning settings for {depth} layers",
+            {"learning": len(self.learning), "layers": depth},
             "one LearningSpec for each layer",
         )
         updates = [learning.update.kind for learning in self.learning]
-        require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
+        require(len(set(updates)) == 1, {"update": updates}, "the same for every layer")
         for k, (layer, learning) in enumerate(
             zip(self.model.layers, self.learning, strict=True), start=1
         ):
             require(
                 not learning.split_until or layer.pool_maps == 1,
-                f"split_until = {learning.split_until} at layer {k}, which pools"
-                f" {layer.pool_maps} maps together",
+                {
+                    f"learning.{k}.split_until": learning.split_until,
+                    f"model.layers.{k}.pool_maps": layer.pool_maps,
+                },
                 "split_until = 0 there",
             )
         for phase in self.plan:
-            require(
-                phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}"
-            )
+            require(phase.layer <= depth, {"plan.layer": phase.layer}, f"layers up to {depth}")
         for k in self.descriptor.layers:
-            require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
+            require(k <= depth, {"descriptor.layers": k}, f"layers up to {depth}")
 
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> "Recipe":
