@@ -29,6 +29,10 @@ class Solver(BaseSolver):
     parameters: ClassVar = {"steps": [10]}
     requirements: ClassVar = ["pip::whatwhere"]
 
+    def get_next(self, stop_val):
+        """Each evaluation takes longer than an epoch."""
+        return max(stop_val + 1, stop_val * 3 // 2)
+
     def skip(self, X, D_init, reg, window, has_outliers):
         if D_init.ndim != 3:
             return True, "atoms of signals with channels only"
