@@ -32,6 +32,7 @@ COVERED_BY = {
     "data/gaps.py": "signals/test_signal_figures.py",
     "figures/animation.py": "figures/test_drawing.py",
     "html/server.py": "pages/test_explorer.py",
+    "anomaly/squares.py": "anomaly/test_evidence.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
     "anomaly/scorer.py": "anomaly/test_detector.py",
     "anomaly/contrast.py": "anomaly/test_detector.py",
