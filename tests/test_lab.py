@@ -35,6 +35,7 @@ EXCEPTIONS = {
     "benchmarks/learning/learning_curve.py": "notes the model in the course of a training",
     "benchmarks/memory/encode_memory.py": "the writer of `whatwhere encode`",
     "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
+    "benchmarks/memory/streamed.py": "the classes that Ray calls",
     "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
     "benchmarks/restoration/camera_noise.py": "learns the classifier of cameras from its features",
     "benchmarks/restoration/camera_shares.py": "measures what the classifier of cameras removes",
