@@ -306,9 +306,9 @@ def test_an_array_of_too_few_axes_is_taken_for_what_it_looks_like(
 
 
 def test_a_file_of_text_is_named_as_text(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("Dear diary,\nit was good – today.\n" * 30)
-    with raises(InvalidImages, given=f"{tmp_path / 'notes.txt'}, a text"):
-        load(tmp_path / "notes.txt")
+    (tmp_path / "notes.md").write_text("Dear diary,\nit was good – today.\n" * 30)
+    with raises(InvalidImages, given=f"{tmp_path / 'notes.md'}, a text"):
+        load(tmp_path / "notes.md")
 
 
 @settings(deadline=None)

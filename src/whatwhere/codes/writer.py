@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from whatwhere.codes.encoder import Encoder, Group, record_of
+from whatwhere.codes.encoder import Encoder, record_of
 from whatwhere.codes.files import Codes, load_codes, made_of
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.data import Source, load_groups
-from whatwhere.data.mixed import NOT_RECORDED, Recorded
+from whatwhere.data.mixed import NOT_RECORDED, Group, Recorded
 from whatwhere.data.parts import check_next_part, read_record
 from whatwhere.errors import RunError, printable
 from whatwhere.files import claim, input_files

@@ -47,7 +47,7 @@ class ImageInput(Checked):
     length       length of the waveforms of a recording: samples, such as 64, or a time, such as
                  12ms. Default: the length of its events
     rise         find where a recording rises within this time, such as 150ms: events that begin
-                 suddenly and decay slowly, such as those of calcium
+                 suddenly and decay slowly, such as calcium
     louder       find where a recording becomes louder within this time, such as 2s: bursts of any
                  waveform, such as earthquakes
     start        where to begin in a recording, such as 90, 1:30, 0:01:30.250 or 2min, in the times

@@ -165,8 +165,8 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """Return the part of a file name that tells the steps of one model in a folder from those of
-    another; a run's folder has one model."""
+    """Return the part of a file name that tells apart the steps of several models in a folder; a
+    run's folder has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
 

@@ -100,7 +100,7 @@ class Checkpoint(Checked):
         )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
-        """Return the state of training, with a recipe whose settings of training are those of the
+        """Return the state of training, with a recipe whose settings of training equal the
         run."""
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]

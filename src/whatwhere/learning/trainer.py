@@ -98,7 +98,7 @@ def train(
     waveforms  the number of waveforms, for a recording without a recipe. None chooses it
     length     the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
     rise       find where the recording rises within this time, in samples or such as '150ms': for
-               events that begin suddenly and decay slowly, such as those of calcium
+               events that begin suddenly and decay slowly, such as calcium
     louder     find where the recording becomes louder within this time: for bursts of any waveform,
                such as earthquakes
     progress   show progress on standard error
@@ -217,7 +217,7 @@ def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
         channels = given.images.first_images().shape[1]
         recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif given.start.spec != recipe.model:
-        raise InvalidSetting("a start model of another ModelSpec", "that of the recipe")
+        raise InvalidSetting("a start model of another ModelSpec", "the recipe's model")
     return resolve_recipe(recipe, given.images.known_images(), mask=mask, start=given.start)
 
 

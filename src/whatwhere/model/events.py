@@ -12,7 +12,7 @@ have few places, and a large γ leaves one of them.
 
 Regions next to each other share an event that lies between them. Features of one map and one sign
 are one event if they are no farther apart than a region is long, or than 1.5 elements. Its a, t
-and s are those of all its coefficients.
+and s belong to all its coefficients.
 """
 
 import csv

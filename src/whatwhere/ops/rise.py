@@ -60,7 +60,7 @@ def louder(
     x: Tensor, span: int, weight: Tensor | None = None, how: RiseSettings = _USUAL
 ) -> Tensor:
     """Compute by how many decibels signals [N, C, 1, T] become louder at each sample: the mean over
-    the channels that are heard, as every channel. Silence, such as that of a sensor that is off, is
+    the channels that are heard, as every channel. Silence, such as of a sensor that is off, is
     unknown."""
     known = _known(x, weight)
     both = (known * F.pad(known, (1, 0))[..., :-1]) > 0

@@ -161,7 +161,7 @@ def choose_shard(given: str | None) -> Shard:
 
 def _shard_of_array() -> Shard:
     """Return the part of this task of a Slurm array. An array with gaps raises a SpecError in all
-    of its tasks, because its parts would not be those of the array that it repeats."""
+    of its tasks, because its parts would differ from the array that it repeats."""
     index = int(os.environ["SLURM_ARRAY_TASK_ID"])
     count = int(os.environ["SLURM_ARRAY_TASK_COUNT"])
     first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
