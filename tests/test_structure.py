@@ -50,7 +50,7 @@ COVERED_BY = {
     "engines/reference/step_size.py": "engines/test_ista.py",
     "anomaly/aligned.py": "anomaly/test_detector.py",
     "anomaly/page.py": "anomaly/test_anomaly_cli.py",
-    "signals/page.py": "anomaly/test_anomaly_cli.py",
+    "signals/page.py": "pages/test_recording_page.py",
     "anomaly/pictures.py": "anomaly/test_detector.py",
     "anomaly/command.py": "anomaly/test_anomaly_cli.py",
     "app/demo_run.py": "app/test_demo.py",

@@ -64,7 +64,8 @@ def test_bursts_begin_where_a_recording_becomes_louder() -> None:
     run = ww.train(recording, louder="2s")
     events = ww.find_events(run.model, recording, run.recipe.inference)
     assert len(events) == len(begins)
-    np.testing.assert_allclose(events["onset"], begins, atol=20)
+    np.testing.assert_allclose(events["onset"], begins, atol=6)
+    np.testing.assert_allclose(events["onset_seconds"], events["onset"] / 100)
     assert events["peak"].min() > 8, "decibels"
 
 

@@ -60,7 +60,7 @@ class PlainSettings:
     """
 
     views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
-    first: int = 600
+    first: int = 300
     fewest: int = 30
     seconds: float = 1.0
     tried: int = 4

@@ -42,7 +42,7 @@ from whatwhere.progress import Stage, no_stage
 class PageSettings:
     """How the page waits, and how much it shows at once.
 
-    patience  seconds that small pictures wait for labels
+    patience  seconds that small pictures, and the work behind the page, wait for labels
     news      seconds that a request for news waits for some, before the page asks again
     alike     pictures that light up after a label, because they are most like it: a person sees in
               a second whether ten small pictures show the same
@@ -167,7 +167,13 @@ class LabelPage:
     def _behind_stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         # The line of the page has room for a word such as "learning"; the terminal says more.
         with self.clock.stage(title, total, short=title.partition(" ")[0]) as advance:
-            yield advance
+
+            def give_way(pieces: int) -> None:
+                advance(pieces)
+                with self.lock:  # labels come first: their classes follow before the work goes on
+                    self.follower.wait(self.settings.patience)
+
+            yield give_way
 
     # Requests -------------------------------------------------------------------------------------
 

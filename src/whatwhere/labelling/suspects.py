@@ -62,14 +62,18 @@ def _double_labels(
     if len(rows) < 2:
         return []
     unit = graph.unit_rows()
+    labelled = unit[rows]
+    distances = (2 - 2 * (labelled @ labelled.T)).numpy()
+    np.fill_diagonal(distances, np.inf)
+    names = np.array([said[row] for row in rows])
+    others = np.where(names[:, None] != names, distances, np.inf)  # of another class
+    # The nearest label is farther than the nearest picture, and much faster to find.
+    if others.min() >= settings.double * np.median(distances.min(1)):
+        return []
     every = unit[:: max(1, len(unit) // settings.sample)]
     nearest = (2 - 2 * (every @ unit.T)).topk(2, largest=False).values[:, 1]
-    labelled = unit[rows]
-    distances = 2 - 2 * (labelled @ labelled.T)
-    is_double = distances < settings.double * float(nearest.median())
-    pairs = [(rows[i], rows[j]) for i, j in is_double.nonzero().tolist()]
-    others = {one: said[other] for one, other in pairs if said[one] != said[other]}
-    return [Suspect(row, name, 1.0) for row, name in others.items()]
+    doubles = np.flatnonzero(others.min(1) < settings.double * float(nearest.median()))
+    return [Suspect(rows[one], str(names[others[one].argmin()]), 1.0) for one in doubles]
 
 
 def _contradicted(graph: Neighbourhood, settings: SuspectSettings) -> list[Suspect]:

@@ -31,6 +31,7 @@ from whatwhere.model.events import (
 )
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import NoiseSettings, waveform_noise
+from whatwhere.signals.onsets import change_of_power
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.rhythm import Candidates, RhythmSettings, Usual, choose_in_rhythm, find_usual
@@ -263,10 +264,20 @@ def iter_events(
             if isinstance(recording, Signals) and model.spec.input.kind != "louder":  # decibels
                 events["peak"] *= recording.full_scale
             set_onsets(events, waveforms, rate)
-            if model.spec.input.kind in RISES:  # where the recording rises most
-                events["onset"] = events["sample"]
-                events["onset_seconds"] = events["seconds"]
+            if model.spec.input.kind in RISES:
+                _set_rises(events, picture, model.spec.input)
+                if rate is not None:
+                    events["onset_seconds"] = recording.start + events["onset"] / rate
             yield events
+
+
+def _set_rises(events: Events, picture: Picture, stage: InputSpec) -> None:
+    """Set the onsets of rises, in place: where the recording rises most; of those of the loudness,
+    where the power changes most nearby."""
+    events["onset"] = events["sample"]
+    if stage.kind == "louder":
+        reach = stage.span // 2
+        events["onset"] = [change_of_power(picture, at, reach) for at in events["sample"]]
 
 
 def _counted(

@@ -12,6 +12,7 @@ from whatwhere.html import ASSETS, assemble, report_style
 from whatwhere.inference.tiled import read_tile
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import Events
+from whatwhere.signals.find import pictures_of
 from whatwhere.signals.recording import Signals
 
 
@@ -101,7 +102,7 @@ def recording_page(
 
 def _target(model: DeconvNet, signals: Signals, settings: PageSettings) -> np.ndarray:
     """Return the first signal after the input stage, [C, T]; NaN where it is unknown."""
-    picture = signals.with_white(model.spec.input.white).recording(0)
+    picture = next(pictures_of(signals, model.spec))
     length = picture.shape[2]
     parts = []
     for first in range(0, length, settings.tile):
