@@ -348,9 +348,9 @@ def _detail_of(responses: Tensor, reach: int) -> Tensor:
         count_include_pad=False,
     )
     size = smooth.clamp_min(QUIET).log()
-    reaches = (reach * rows, reach)
-    nearby = F.pad(size, [reach, reach, *(2 * reaches[:1])], value=-torch.inf)
-    return (size - F.max_pool2d(nearby, [2 * r + 1 for r in reaches], 1))[0]
+    # rows, then columns: far faster than squares
+    nearby = F.max_pool2d(size, (2 * reach * rows + 1, 1), 1, (reach * rows, 0))
+    return (size - F.max_pool2d(nearby, (1, 2 * reach + 1), 1, (0, reach)))[0]
 
 
 def learn_filters(
