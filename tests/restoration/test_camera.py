@@ -6,7 +6,12 @@ import torch
 import whatwhere as ww
 from pictures_to_restore import blurred, discs, error
 from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
-from whatwhere.restoration.camera import share_of_camera_noise, share_without_direction
+from whatwhere.restoration.camera import (
+    CameraSettings,
+    camera_noise,
+    share_of_camera_noise,
+    share_without_direction,
+)
 
 DENOISER = load_denoiser()
 
@@ -95,3 +100,19 @@ def test_a_texture_that_was_taken_for_noise_stays() -> None:
     spec = ww.restoration.RestorationSpec(quality=8)
     clean = denoise(given[None], DENOISER, noise, spec=spec)[0]
     assert error(clean, grass) <= error(given, grass)
+
+
+@pytest.mark.parametrize("sigma", [0.04, 0.1])
+def test_white_noise_of_colours_is_no_noise_of_a_camera(sigma: float) -> None:
+    """The classifier takes it for one, but the smallest eigenvalue explains all of it."""
+    smooth = torch.stack([discs(144, 144, seed) for seed in (4, 5, 6)])
+    smooth = torch.nn.functional.avg_pool2d(smooth[None], 5, 1, 2)[0].double()
+    random = torch.Generator().manual_seed(0)
+    image = 0.2 + 0.5 * smooth + sigma * torch.randn(smooth.shape, generator=random).double()
+    noise = estimate_noise(image)
+    assert (noise.correlation, noise.removed) == (0, 1)
+    assert noise.sigma == pytest.approx(sigma, rel=0.06)
+    wide = image.max() - image.min()
+    found = camera_noise([(image - image.min()) / wide], CameraSettings())
+    assert found is not None
+    assert found.sigma * float(wide) == pytest.approx(sigma, rel=0.15)

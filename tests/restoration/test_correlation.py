@@ -3,12 +3,15 @@
 import pytest
 
 from pictures_to_restore import blurred
-from whatwhere.restoration.correlation import half_size, sigma_at_half_size, width_of
+from whatwhere.restoration.correlation import half_size, white_sigma, width_of
 
 
-def test_the_mean_of_four_pixels_of_correlated_noise_has_the_stated_deviation() -> None:
-    noise = blurred(0.7, (512, 512))
-    assert float(half_size(noise).std()) == pytest.approx(sigma_at_half_size(0.7), rel=0.02)
+def test_white_noise_that_stands_for_blurred_noise_is_as_strong_in_coarse_detail() -> None:
+    half = half_size(blurred(0.7, (512, 512)))
+    fine, coarse = 2 * float(half.std()), 4 * float(half_size(half).std())
+    assert fine < white_sigma(0.7) < coarse
+    assert white_sigma(0.7) == pytest.approx((fine * coarse) ** 0.5, rel=0.02)
+    assert white_sigma(0) == pytest.approx(1)
 
 
 def test_the_growth_of_the_deviation_tells_the_width() -> None:

@@ -15,11 +15,11 @@ from whatwhere.errors import SpecError
 from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
 from whatwhere.restoration.denoiser import (
     BLOCK,
-    at_most_the_noise,
     from_blocks,
     grid_places,
     overlap_add,
     reflect,
+    share_at_most_the_noise,
     share_of_noise,
     squares,
     to_blocks,
@@ -145,17 +145,22 @@ def test_fine_texture_that_looks_like_noise_is_given_back() -> None:
     clean = 0.5 + 0.2 * torch.rand(40, 48, generator=torch.Generator().manual_seed(1))
     y, sigma = noisy(clean, 5 / 255), 5 / 255
     smooth = DENOISER.denoise(y, 0.2)
-    kept = at_most_the_noise(y, smooth, sigma)
-    assert (
-        abs(
-            float((y - kept).square().mean().sqrt())
-            / (sigma**2 / float((y - smooth).square().mean().sqrt()))
-            - 1
-        )
-        < 1e-3
-    )
+    share = share_at_most_the_noise(y - smooth, sigma)
+    kept = y.lerp(smooth, share)
+    assert share == pytest.approx(sigma**2 / error(y, smooth), rel=1e-3)
     assert error(kept, clean) < error(smooth, clean)
-    assert at_most_the_noise(y, smooth, 1.0) is smooth
+    assert share_at_most_the_noise(y - smooth, 1.0) == 1
+
+
+def test_noise_cut_off_at_bright_parts_is_removed_from_all_others() -> None:
+    """Saturated discs do not keep the noise of the ground."""
+    truth = 0.3 + 0.9 * (picture(64, 64, 3) > 0.6)
+    ground, sigma = truth < 0.5, 0.1
+    y = noisy(truth, sigma)
+    cut_off = y.clamp(0, 1)
+    assert float((cut_off == 1).float().mean()) > 0.02
+    whole, cut = (denoise(x[None, None], DENOISER, sigma)[0, 0] for x in (y, cut_off))
+    assert error(cut[ground], truth[ground]) < 1.2 * error(whole[ground], truth[ground])
 
 
 def test_less_noise_than_it_has_learned_is_removed_in_part() -> None:

@@ -78,6 +78,21 @@ def test_a_drawing_on_an_even_ground_has_no_noise() -> None:
         assert estimate_noise(stroke[None]).is_zero
 
 
+def test_noise_that_was_cut_off_in_dark_and_bright_parts_is_not_underestimated() -> None:
+    white = torch.randn(144, 144, generator=torch.Generator().manual_seed(0))
+    given = (discs(144, 144, 2) + 0.2 * white).clamp(0, 1)
+    assert float(((given == 0) | (given == 1)).float().mean()) > 0.03
+    assert estimate_noise(given[None]).sigma == pytest.approx(0.2, rel=0.05)
+
+
+def test_a_picture_that_is_too_small_to_tell_stays() -> None:
+    """Noise of digits is cut off at black, and what is left of them are strokes."""
+    for seed in range(4):
+        stroke = (discs(28, 28, seed) - 0.5).clamp(min=0)
+        white = torch.randn(28, 28, generator=torch.Generator().manual_seed(seed))
+        assert estimate_noise((stroke + 0.04 * white).clamp(0, 1)[None]).is_zero
+
+
 @pytest.mark.parametrize("side", [48, 64, 128])
 def test_small_pictures_of_noise_are_not_underestimated(side: int) -> None:
     random = torch.Generator().manual_seed(side)
@@ -126,6 +141,8 @@ def test_correlated_noise_is_recognised_and_removed(width: float) -> None:
         torch.full((1, 40, 40), -1000.0),
         torch.full((1, 40, 40), 1e15),
         torch.linspace(0, 1, 1600).view(1, 40, 40),
+        torch.arange(96.0).expand(1, 96, 96),  # groups of blocks without any noise
+        torch.arange(96.0).view(96, 1).expand(3, 96, 96),
         torch.rand(1, 1, 1),
         torch.rand(1, 3, 7),
         torch.rand(1, 8, 900),

@@ -72,6 +72,17 @@ def test_brightness_is_equalised_and_the_deviation_is_true() -> None:
     left = (merged.mean[0] - truth[0])[4:-4, 4:-4] / 0.1
     assert float(left.std()) == pytest.approx(float(merged.deviation.mean()), rel=0.15)
     assert float(merged.deviation.mean()) < 0.6
+    # the brightness of a result is that of all its frames
+    clean = denoise(bleached, noise=0.1, spec=SPEC)
+    for frame in clean:
+        assert float(frame.mean()) == pytest.approx(0.95 * float(truth[0].mean()), rel=0.01)
+
+
+def test_an_object_that_enters_does_not_change_the_brightness_of_the_rest() -> None:
+    _, given = film([(0, 0)] * 4, 0.05)
+    given[0, 30:60, 30:60] = 3.0
+    _, factors = scale_to(given[:, None], 0, NoiseEstimate(sigma=0.05))
+    assert factors == pytest.approx([1.0] * 4, abs=0.02)
 
 
 def test_few_photons_are_averaged_before_their_noise_is_made_even() -> None:

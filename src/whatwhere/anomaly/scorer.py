@@ -156,9 +156,9 @@ def learn_scorer(
 
     versions  number of pictures one after the other that are versions of one picture
     """
-    counted = plural(len(pictures), "picture")
+    all_pictures = plural(len(pictures), "picture")
     cells: list[Cells] = []
-    with stage(f"computing features of {counted}", len(pictures)) as advance:
+    with stage(f"computing features of {all_pictures}", len(pictures)) as advance:
         for found in each(extract, pictures):
             cells.append(found)
             advance(1)
@@ -171,7 +171,7 @@ def learn_scorer(
     # once.
     rounds = max(len(fold.unique()) + 1, 3)
     comparisons = rounds * len(cells)
-    title = f"comparing {counted} in {rounds} rounds ({plural(comparisons, 'comparison')})"
+    title = f"comparing {all_pictures} in {rounds} rounds ({plural(comparisons, 'comparison')})"
     with stage(title, comparisons) as advance:
         learn = _learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.restoration.correlation import fit_width, half_size
+from whatwhere.restoration.likeness import ramp
 from whatwhere.restoration.noise import NoiseEstimate
 from whatwhere.restoration.planes import OPPONENT, to_opponent
 
@@ -130,7 +131,7 @@ def camera_noise(images: Sequence[Tensor], settings: CameraSettings) -> NoiseEst
     if sigma < settings.weakest:
         return None
     rows = tuple(tuple(row) for row in covariance.tolist())
-    wider = _ramp((widths[1] + widths[2]) / 2 - widths[0], settings.coloured)
+    wider = ramp((widths[1] + widths[2]) / 2 - widths[0], settings.coloured)
     removed = settings.plain + (1 - settings.plain) * wider
     return NoiseEstimate(sigma=sigma, correlation=widths[0], covariance=rows, removed=removed)
 
@@ -154,9 +155,9 @@ def share_of_camera_noise(
     light = _brightness(removed)
     low, high = settings.shares
     found = float(light.square().mean()) / max(deviation**2, 1e-300)
-    share = low + (high - low) * _ramp(found, settings.energy)
+    share = low + (high - low) * ramp(found, settings.energy)
     flat = _energy_of_flat_parts(light, _brightness(clean), settings)
-    limit = settings.textured + (1 - settings.textured) * _ramp(flat, settings.flat)
+    limit = settings.textured + (1 - settings.textured) * ramp(flat, settings.flat)
     return min(share, high * limit, most) * share_without_direction(removed, settings)
 
 
@@ -182,11 +183,6 @@ def _brightness(image: Tensor) -> Tensor:
     return to_opponent(image)[0].double()
 
 
-def _ramp(value: float, ends: tuple[float, float]) -> float:
-    """Return 0 up to the first of two values, 1 from the second on, and a line between them."""
-    return min(max((value - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
-
-
 def share_without_direction(removed: Tensor, settings: CameraSettings = _DEFAULT) -> float:
     """Return the share of what was removed from a colour picture, [3, H, W], that is worth
     removing: 0 for texture.
@@ -210,7 +206,7 @@ def share_without_direction(removed: Tensor, settings: CameraSettings = _DEFAULT
         return 1.0
     direction = ((xx - yy).square() + 4 * xy.square()).sqrt()[seen] / energy[seen]
     place = math.ceil(0.9 * len(direction))
-    return 1 - _ramp(float(direction.kthvalue(place).values), settings.directed)
+    return 1 - ramp(float(direction.kthvalue(place).values), settings.directed)
 
 
 def _detail_blocks(image: Tensor, settings: CameraSettings) -> list[Tensor]:

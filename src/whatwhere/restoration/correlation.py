@@ -14,10 +14,14 @@ def half_size(plane: Tensor) -> Tensor:
     return F.avg_pool2d(plane[None], 2)[0]
 
 
-def sigma_at_half_size(width: float) -> float:
-    """Return the standard deviation of the mean of 2 × 2 pixels of noise of standard deviation 1
-    that was blurred by this width."""
-    return (1 + _covariance(width, 1)) / 2
+def white_sigma(width: float) -> float:
+    """Return the standard deviation of the white noise that stands for noise of standard deviation
+    1, blurred by this width.
+
+    It is weaker in fine detail and stronger in coarse detail. This is the geometric mean of what
+    pixels of half and of quarter size say, whose noise would be alike if it were white.
+    """
+    return _sum(width, 1) * _sum(width, 2)
 
 
 def _covariance(width: float, distance: float) -> float:

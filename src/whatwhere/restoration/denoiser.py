@@ -27,6 +27,7 @@ from torch import Tensor
 from whatwhere.html import notebook_strip
 from whatwhere.restoration.fill import fill_in
 from whatwhere.restoration.planes import Progress, Restore
+from whatwhere.restoration.scales import at_half_size, mix
 from whatwhere.restoration.settings import RestorationSpec
 
 BLOCK = 8  # s, pixels
@@ -50,8 +51,12 @@ class _Caution:
     textured      of the noise's variance: less is removed where texture hides a part of it
     probe         standard deviations of the noise by which the input is changed for this
     cut_off       from this share of equally dark or equally bright pixels on, values were cut off
-    caution       factor of the noise that is left, which then also depends on the picture, and its
-                  least value, where three tenths of the pixels were cut off, or more
+    away          standard deviations of the noise from black and white, from which on 2 % of it or
+                  less were cut off
+    inside        with this share of the pixels so far away, they alone say how much is removed
+    caution       with fewer: factor of the noise that is left, which then also depends on the
+                  picture, and its least value, where three tenths of the pixels were cut off, or
+                  more
     rare          probability that a picture of noise has a wave that counts as texture
     """
 
@@ -64,6 +69,8 @@ class _Caution:
     textured: float = 0.7
     probe: float = 0.1
     cut_off: float = 0.02
+    away: float = 2.0
+    inside: float = 0.25
     caution: tuple[float, float] = (0.9, 0.75)
     rare: float = 0.01
 
@@ -249,12 +256,23 @@ def plane_restorer(
     ) -> Tensor:
         return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
 
+    def two_scales(plane: Tensor, noise: float, progress: Progress | None) -> Tensor:
+        shifts = spec.quality // 4
+
+        def coarse() -> Tensor:
+            return at_half_size(
+                lambda small, grid: denoise(small, noise / 2, shifts, grid * shifts, None), plane
+            )
+
+        fine = denoise(plane, noise, progress=progress)
+        return mix(fine, coarse, noise) if noise >= 2 * float(denoiser.levels[0]) else fine
+
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         black, white = _value_range(plane, noise) if mask is None else _known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
         if mask is None:
-            clean = _denoise_safely(denoise, unit, level, progress)
+            clean = _denoise_safely(two_scales, unit, level, progress)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality, spec.rounds)
         return black + (white - black) * clean
@@ -306,32 +324,46 @@ def _denoise_twice(
         return clean + _periodic_part(noisy - clean, noise)
 
     clean = denoise_textured(plane)
-    left = _noise_within_range(plane, clean, noise)
-    removed = float((plane - clean).square().mean())
-    is_clear = left == noise >= rules.faint * (1 + rules.few / plane.numel())
-    if is_clear and removed >= rules.textured * noise**2:
-        return at_most_the_noise(plane, clean, noise)
+    whole = _where_noise_is_whole(plane, clean, noise)
+    left = noise
+    if not whole.any():
+        left = _noise_within_range(plane, clean, noise)
+        whole = torch.ones_like(whole)
+    removed = (plane - clean)[whole]
+    is_clear = left == noise >= rules.faint * (1 + rules.few / len(removed))
+    if is_clear and float(removed.square().mean()) >= rules.textured * noise**2:
+        return plane.lerp(clean, share_at_most_the_noise(removed, noise))
     generator = torch.Generator().manual_seed(0)
     signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
     change = denoise_textured(plane + rules.probe * noise * signs) - clean
-    divergence = float((signs * change).mean()) / (rules.probe * noise)
+    divergence = float((signs * change)[whole].mean()) / (rules.probe * noise)
     errors = rules.clear_errors if is_clear else rules.faint_errors
-    return plane.lerp(clean, share_of_noise(plane - clean, left, divergence, errors))
+    return plane.lerp(clean, share_of_noise(removed, left, divergence, errors))
+
+
+def _where_noise_is_whole(
+    noisy: Tensor, clean: Tensor, noise: float, rules: _Caution = _CAUTION
+) -> Tensor:
+    """Where the noise was not cut off at black and white: everywhere, unless a picture has its
+    lowest or its highest value many times; then pixels far enough from both, and none if these are
+    few."""
+    low, high = noisy.min(), noisy.max()
+    ends = (noisy == low) | (noisy == high)
+    if float(ends.float().mean()) < rules.cut_off:
+        return torch.ones_like(ends)
+    distance = torch.minimum(clean - low, high - clean)
+    whole = distance > rules.away * noise
+    return whole & (whole.float().mean() >= rules.inside)
 
 
 def _noise_within_range(
     noisy: Tensor, clean: Tensor, noise: float, rules: _Caution = _CAUTION
 ) -> float:
-    """The noise that is left of `noise` where values beyond black and white were cut off.
-
-    A picture that has its lowest or its highest value many times shows that they were. Near these,
-    a value x ± σ n is cut off, so that its error is smaller.
-    """
+    """The noise that is left of `noise` where values beyond black and white were cut off: a value
+    x ± σ n near these has a smaller error."""
     low = float(noisy.min())
     high = float(noisy.max())
     share = float(((noisy == low) | (noisy == high)).float().mean())
-    if share < rules.cut_off:
-        return noise
     normal = torch.distributions.Normal(0.0, 1.0)
     kept = 0.0
     for distance in (clean - low, high - clean):
@@ -362,11 +394,10 @@ def _periodic_part(removed: Tensor, noise: float, rules: _Caution = _CAUTION) ->
     return torch.fft.irfft2(spectrum * strong, s=removed.shape)
 
 
-def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
-    """The result, moved towards the input where more than the noise was removed, which was
+def share_at_most_the_noise(removed: Tensor, noise: float) -> float:
+    """The part of what was removed that has no more than the variance of the noise; the rest was
     texture."""
-    removed = float((noisy - clean).square().mean())
-    return clean if removed <= noise**2 else noisy.lerp(clean, noise**2 / removed)
+    return min(1.0, noise**2 / max(float(removed.square().mean()), 1e-20))
 
 
 def share_of_noise(

@@ -42,8 +42,10 @@ class EstimationSettings:
                  factor; below, one number describes it well
     better       and if the line's cost is below this share of the cost of one number: at most 0.65
                  on photographs with photon noise, at least 0.5 for those with white noise
-    whiteness    least standard deviation of stabilised noise by the smallest eigenvalue, which is
-                 near 0 for texture: 0.55 and more on micrographs, 0.2 on photographs without noise
+    whiteness    least share of the noise's standard deviation that the smallest eigenvalue explains
+                 where noise is white: 0.55 and more on micrographs, 0.2 on photographs without
+                 noise, 0.57 and more for 61 colour pictures with white noise, 0 for 70 with
+                 correlated noise
     coarser      noise at half size as a multiple of white noise's: from here on it is correlated;
                  1.35 at most where noise is white, 2.7 and more in wide-field micrographs
     coarsest     the same from half to quarter size, at most: texture without noise keeps growing
@@ -146,8 +148,9 @@ def estimate_noise(
         return NO_NOISE
     units = [(each - low) / scale for each in images]
     groups = _group([_blocks(plane, settings) for each in units for plane in each], settings)
-    found = _growing(units, groups, settings) or _correlated(units, settings)
-    found = found or NoiseEstimate(sigma=noise_of(units))
+    white = noise_of(units)
+    found = _growing(units, groups, settings) or _correlated(units, white, settings)
+    found = found or NoiseEstimate(sigma=white)
     if groups is not None:
         found = replace(found, points=_points(groups))
     noise = _in_units(found, low, scale, source, _error(pixels))
@@ -203,6 +206,8 @@ def _growing(
     if groups is None or len(groups.count) < 3:
         return None
     gain, level, cost, uniform_cost = _fit_line(groups, settings)
+    if not math.isfinite(cost):
+        return None
     ends = gain * groups.brightness[[0, -1]] + level
     if gain <= 0 or ends[1] < settings.growth * ends[0] or cost > settings.better * uniform_cost:
         return None
@@ -212,10 +217,14 @@ def _growing(
     return found if whiteness > settings.whiteness else None
 
 
-def _correlated(images: Sequence[Tensor], settings: EstimationSettings) -> NoiseEstimate | None:
-    """Return correlated noise that covers grey pictures; None where it may be texture."""
+def _correlated(
+    images: Sequence[Tensor], white: float, settings: EstimationSettings
+) -> NoiseEstimate | None:
+    """Return correlated noise; None where it may be texture, and in colour pictures where noise of
+    the standard deviation `white` by the smallest eigenvalue explains it."""
     if len(images[0]) == 3:
-        return camera_noise(images, settings.camera)
+        camera = camera_noise(images, settings.camera)
+        return None if camera is None or white > settings.whiteness * camera.sigma else camera
     profiles = []
     planes = [image[0] for image in images]
     for _ in range(3):
@@ -300,7 +309,8 @@ def _group(parts: list[_Blocks], settings: EstimationSettings) -> _Groups | None
 
 
 def _fit_line(groups: _Groups, settings: EstimationSettings) -> tuple[float, float, float, float]:
-    """Return gain and level of the best rising line, its cost, and the cost of the best level."""
+    """Return gain and level of the best rising line, its cost, and the cost of the best level; the
+    costs are infinite where no line is positive, because groups have no noise."""
     x, v = groups.brightness, groups.variance
     zero = torch.zeros_like(v)
     uniform_cost = float(groups.cost(zero, v, settings).min())
@@ -310,8 +320,10 @@ def _fit_line(groups: _Groups, settings: EstimationSettings) -> tuple[float, flo
     level = v[first] - gain * x[first]
     costs = groups.cost(gain, level, settings)
     best = int(costs.argmin())
-    refined = _refine(groups, float(gain[best]), float(level[best]), settings)
-    return *refined, float(costs[best]), uniform_cost
+    line = float(gain[best]), float(level[best])
+    if math.isfinite(cost := float(costs[best])):
+        line = _refine(groups, *line, settings)
+    return *line, cost, uniform_cost
 
 
 def _refine(
@@ -328,6 +340,8 @@ def _refine(
         below = 1 / (1 + (excess / 3) ** 2)
         weight = torch.where(excess > 0, above, below) * groups.weight
         weight = weight / line.square() / groups.spread(settings)
+        if not weight.isfinite().all():
+            break  # variances far below the smallest step of the values
         solution = torch.linalg.lstsq(
             design * weight.sqrt()[:, None], v[:, None] * weight.sqrt()[:, None]
         ).solution

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images
@@ -19,11 +18,12 @@ from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.restoration.camera import share_of_camera_noise
-from whatwhere.restoration.correlation import half_size, sigma_at_half_size
+from whatwhere.restoration.correlation import white_sigma
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
 from whatwhere.restoration.estimate import estimate_noise
 from whatwhere.restoration.forms import is_pillow, open_form
+from whatwhere.restoration.likeness import share_like_noise
 from whatwhere.restoration.noise import (
     Noise,
     NoiseEstimate,
@@ -184,9 +184,9 @@ def _remove_noise_of_one(
         clean = remove_white_noise(model, image, [noise.sigma], spec, progress).to(image)
     else:
         stable = noise.stabilise(image.double())
-        clean = _clean_stable(model, stable, noise, 1.0, spec, progress)
+        clean = _clean_stable(model, stable, noise, spec, progress)
         clean = noise.restore_units(clean).to(image)
-    # of correlated noise, no more than this share was removed
+    # of a camera's noise, no more than this share was removed
     return clean if noise.covariance else image.lerp(clean, noise.removed)
 
 
@@ -194,22 +194,21 @@ def _clean_stable(
     model: Denoiser | Tensor,
     stable: Tensor,
     noise: NoiseEstimate,
-    level: float,
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
-    """An image [1, C, H, W] in float64 without noise of the standard deviation `level`, whose
-    correlation is that of `noise`."""
+    """An image [1, C, H, W] in float64 without noise of the standard deviation 1, whose correlation
+    is that of `noise`."""
     middle = stable.mean()
     image = (stable - middle).to(model.dtype)
     if noise.covariance:
-        levels = [level * sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
+        levels = [sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
         clean = _remove_camera_noise(model, image, levels, noise.removed, spec, progress)
-    elif noise.correlation:
-        clean = _at_half_size(model, image, noise.correlation, level, spec, progress)
-    else:
-        clean = remove_white_noise(model, image, [level], spec, progress)
-    return clean.double() + middle
+        return clean.double() + middle
+    level = white_sigma(noise.correlation) if noise.correlation else 1.0
+    clean = remove_white_noise(model, image, [level], spec, progress)
+    share = share_like_noise((image - clean)[0], noise.correlation > 0)
+    return image.lerp(clean, share).double() + middle
 
 
 def denoise_frame(
@@ -220,8 +219,8 @@ def denoise_frame(
     spec: RestorationSpec,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Frame `index` of frames [F, C, H, W] without its noise: the mean with its neighbours, where
-    they show the same, is restored."""
+    """Frame `index` of frames [F, C, H, W] without its noise, with the mean brightness of all: the
+    mean with its neighbours, where they show the same, is restored."""
     if noise.is_zero:
         return frames[index : index + 1]
     scaled, factors = scale_to(frames.double(), index, noise)
@@ -232,7 +231,9 @@ def denoise_frame(
         # what was seen in one frame alone has all of its noise
         alone = _clean_mean(model, merged.mean, noise, spec, None)
         clean = clean.lerp(alone, (merged.deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
-    return clean.to(frames)
+    # lamps flicker: the brightness is that of all frames
+    brightness = sum(1 / factor for factor in factors) / len(factors)
+    return (noise.offset + brightness * (clean - noise.offset)).to(frames)
 
 
 def _clean_mean(
@@ -244,7 +245,7 @@ def _clean_mean(
 ) -> Tensor:
     """A mean of frames [C, H, W] without its noise, as [1, C, H, W] in float64."""
     stable = noise.stabilise(mean[None])
-    return noise.restore_units(_clean_stable(model, stable, noise, 1.0, spec, progress))
+    return noise.restore_units(_clean_stable(model, stable, noise, spec, progress))
 
 
 def spread_over(count: int, most: int) -> list[int]:
@@ -307,25 +308,6 @@ def _remove_camera_noise(
         clean = restore_colour(restore, image[0], stronger)[None]
     share = share_of_camera_noise((image - clean)[0], clean[0], levels[0], most)
     return image.lerp(clean, share)
-
-
-def _at_half_size(
-    model: Denoiser | Tensor,
-    image: Tensor,
-    width: float,
-    level: float,
-    spec: RestorationSpec,
-    progress: Progress | None,
-) -> Tensor:
-    """An image [1, C, H, W] without noise that is correlated over `width` pixels: it is white
-    enough at half the size, and detail finer than this is lost in the noise."""
-    height, breadth = image.shape[-2:]
-    even = F.pad(image, (0, breadth % 2, 0, height % 2), mode="replicate")
-    small = half_size(even.flatten(0, 1))[None]
-    report = None if progress is None else lambda pixels: progress(4 * pixels)
-    clean = remove_white_noise(model, small, [level * sigma_at_half_size(width)], spec, report)
-    large = F.interpolate(clean, scale_factor=2, mode="bicubic", align_corners=False)
-    return large[..., :height, :breadth]
 
 
 def remove_white_noise(

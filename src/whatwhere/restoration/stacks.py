@@ -23,6 +23,8 @@ class StackSettings:
     rounds        steps of the alignment after a first guess by correlation
     least         shift in pixels from which on a frame is moved: the interpolation of less costs
                   more than it gains
+    square        side in pixels of the squares whose brightness is compared
+    factors       least and largest factor between the brightnesses of two frames
     boxes         sides, in pixels, of the squares whose mean difference is tested: small ones show
                   filaments, large ones faint changes
     same          standard errors up to which a mean difference is noise, and those from which on it
@@ -32,6 +34,8 @@ class StackSettings:
     smoothing: float = 1.5
     rounds: int = 6
     least: float = 0.05
+    square: int = 16
+    factors: tuple[float, float] = (0.5, 2.0)
     boxes: tuple[int, ...] = (3, 7, 15)
     same: tuple[float, float] = (2.5, 4.0)
 
@@ -51,13 +55,32 @@ class Merged:
 _DEFAULT = StackSettings()
 
 
-def scale_to(frames: Tensor, index: int, noise: NoiseEstimate) -> tuple[Tensor, list[float]]:
-    """Return frames [F, C, H, W] of the brightness of frame `index`, and the factors."""
+def scale_to(
+    frames: Tensor, index: int, noise: NoiseEstimate, settings: StackSettings = _DEFAULT
+) -> tuple[Tensor, list[float]]:
+    """Return frames [F, C, H, W] of the brightness of frame `index`, and the factors.
+
+    What moves into a frame does not change them: each is the median, weighted by brightness, over
+    squares of the ratio of the mean brightnesses.
+    """
     light = frames - noise.offset
-    means = light.mean((1, 2, 3))
-    factors = torch.where(means > 0, means[index] / means, torch.ones_like(means))
-    factors = factors.clamp(0.5, 2.0)
-    return noise.offset + light * factors[:, None, None, None], factors.tolist()
+    side = min(settings.square, *frames.shape[2:])
+    squares = F.avg_pool2d(light.mean(1, keepdim=True), side).flatten(1)
+    factors = [_factor(squares[index], other, settings) for other in squares]
+    return noise.offset + light * light.new_tensor(factors)[:, None, None, None], factors
+
+
+def _factor(frame: Tensor, other: Tensor, settings: StackSettings) -> float:
+    """Return the factor that gives another frame the brightness of a frame, from the brightnesses
+    of squares, [N] each."""
+    seen = (frame > 0) & (other > 0)
+    if not seen.any():
+        return 1.0
+    ratio, order = (frame[seen] / other[seen]).sort()
+    weight = (frame[seen] + other[seen])[order].cumsum(0)
+    middle = int(torch.searchsorted(weight, weight[-1] / 2))
+    least, most = settings.factors
+    return min(max(float(ratio[middle]), least), most)
 
 
 def merge_frames(

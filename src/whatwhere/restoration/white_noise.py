@@ -31,11 +31,14 @@ class WhiteNoiseSettings:
     most_patches  larger pictures are sampled
     flattest      number of patches, at most a tenth of all, that have to be nearly free of texture
     trusted       their texture and noise together, in variances of the noise, at most
-    enough        patches from which on this is trusted in full; of fewer, less is
+    enough        least number of patches: drawings on an even ground and pictures below 38 × 38
+                  pixels have fewer
     independent   overlapping patches count as this many times the number of pixels: measured on
                   white noise of 48² to 512² pixels
     least_share   least share of the noise's deviation that the smallest eigenvalue has
-    cut_off       share of a patch with extreme values from which on it does not count
+    whole         so many patches with the fewest extreme values count, and all that have as few,
+                  because noise is weaker where values were cut off
+    cut_off       largest share of extreme values in a patch that counts
     """
 
     side: int = 7
@@ -47,6 +50,7 @@ class WhiteNoiseSettings:
     enough: int = 1000
     independent: float = 0.83
     least_share: float = 0.7
+    whole: int = 3000
     cut_off: float = 0.3
 
     @property
@@ -107,10 +111,14 @@ def estimate_sigma(
             _windows(extreme.to(patches), side, side, every).mean((2, 3)).flatten()
             for extreme in compress(ends, large)
         ]
-        whole = torch.cat(shares) < settings.cut_off
+        share = torch.cat(shares)
+        # patches that lost the least, if these are enough
+        least = share.kthvalue(min(settings.whole, len(share))).values
+        whole = share <= least.clamp(max=settings.cut_off)
         patches, texture = patches[whole], texture[whole]
-        if len(texture) < settings.fewest:
-            return 0.0
+        pixels = int(pixels * float(whole.double().mean()))
+    if len(texture) < settings.enough:
+        return 0.0
     variance = _smallest_variance(patches)
     for _ in range(settings.rounds):
         chosen = texture <= settings.most_texture * variance
@@ -120,8 +128,7 @@ def estimate_sigma(
     few = min(settings.flattest, len(texture) // 10 + 1)
     # the mean sum of squared derivatives of a patch of unit noise
     flat = float(texture.kthvalue(few).values) / (side * (side - 2))
-    trusted = settings.trusted * min(1.0, len(texture) / settings.enough)
-    sigma = math.sqrt(max(0.0, min(variance, (1 + trusted) * variance - flat)))
+    sigma = math.sqrt(max(0.0, min(variance, (1 + settings.trusted) * variance - flat)))
     return sigma / settings.smallest_share(pixels)
 
 
