@@ -2,7 +2,7 @@
 tiles.
 
     python -m benchmarks.defects.unseen defects.zip magnetic-tiles.zip [--roads roads.zip]
-        [--version NAME] [--sets …]
+        [--version NAME] [--sets …] [--features own,network]
 
 `defects.zip` has the folders `solar-mono`, `solar-poly` and `screws`, each with `good`, `bad` and,
 for screws, `masks`; `roads.zip`, which `benchmarks.defects.roads` writes, has the same for crops of
@@ -204,8 +204,10 @@ def main() -> None:
     parser.add_argument("--version", default="now", help="the row of results")
     parser.add_argument("--roads")
     parser.add_argument("--sets", default="tiles;screws;screws, whole places;solar-mono;solar-poly")
+    parser.add_argument("--features", help="such as own,network; default: the own features")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    features = arguments.features.split(",") if arguments.features else None
     torch.set_num_threads(1)
     archive = zipfile.ZipFile(arguments.archive)
     roads = zipfile.ZipFile(arguments.roads) if arguments.roads else None
@@ -223,7 +225,7 @@ def main() -> None:
                 split = fold_of_tiles(tiles, seed)
             else:
                 split = split_set(roads if name == "roads" else archive, name, seed)
-            rows[key] = measured(split)
+            rows[key] = measured(split, features=features)
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")
             print(key, json.dumps(rows[key]), flush=True)
 
