@@ -64,7 +64,7 @@ def test_empty_fields_of_a_table_are_unknown(tmp_path: Path) -> None:
     signals = ww.data.load(tmp_path / "a.csv")
     np.testing.assert_array_equal(signals[0], [[1, np.nan, 4], [2, 3, 5]])
     (tmp_path / "a.csv").write_text("1;2\ninf;3\n4;5\n")
-    with pytest.raises(ImageError, match="expected finite values"):
+    with pytest.raises(ImageError):
         ww.data.load(tmp_path / "a.csv")
 
 
