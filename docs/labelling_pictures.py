@@ -93,7 +93,8 @@ def picture_of_cells(chromium: str, cells: Path) -> None:
             tab.set_default_timeout(120_000)
             tab.goto(server.url)
             tab.locator("body[aria-busy=false]").wait_for()
-            tab.wait_for_timeout(3000)
+            tab.wait_for_function("[...document.images].every(i => i.complete)")
+            tab.wait_for_timeout(10_000)  # the map draws its pictures as they come
             tab.screenshot(path=README)
             browser.close()
             server.shutdown()
