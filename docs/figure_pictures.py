@@ -21,6 +21,7 @@ from PIL import Image
 
 from reproduction.models import read_model
 from reproduction.records import read_records
+from whatwhere import DeconvNet
 from whatwhere import load as load_model
 from whatwhere.commands.outputs import Stages
 from whatwhere.data import load
@@ -99,6 +100,7 @@ def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
     for axes, (name, row) in zip(figure.subplots(len(rows), 1), rows.items(), strict=True):
         axes.imshow(torch.cat(list(row[:, 0]), 1).clamp(0, 1), cmap="gray_r", vmin=0, vmax=1)
         axes.set(xticks=[], yticks=[], ylabel=name)
+        axes.spines[:].set_visible(False)
     return figure
 
 
@@ -121,19 +123,28 @@ def colours(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
         axes.set_ylabel(run.name)
     for axes in panels:
         axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
     return figure
 
 
 @styled
 def reset(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
-    """Layer 2 with and without the reset: the strongest sample of every map among these images
-    (paper, Fig. 8), and the maps that no training image uses, by epoch."""
-    figure = Figure(figsize=(7, 4.8), layout="constrained")
+    """Layer 2 with and without the reset: the filters of every map and its strongest sample among
+    these images (paper, Fig. 8), and the maps that no training image uses, by epoch."""
+    figure = Figure(figsize=(7, 6.6), layout="constrained")
     names = [run.name for run in runs]
-    axes = figure.subplot_mosaic([names, ["unused"] * len(names)], height_ratios=[1, 1])
+    rows = [[f"{name}, filters" for name in names], names, ["unused"] * len(names)]
+    axes = figure.subplot_mosaic(rows, height_ratios=[1, 1, 1.2])
     for run in runs:
-        axes[run.name].imshow(strongest(run, images), cmap="gray_r", vmin=0, vmax=1)
-        axes[run.name].set(xticks=[], yticks=[], title=run.name)
+        panels = (axes[f"{run.name}, filters"], axes[run.name])
+        pictures = (planes_by_map(run.model), strongest(run, images))
+        for panel, picture, text in zip(panels, pictures, ("filters", "pixels"), strict=True):
+            panel.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
+            panel.set(xticks=[], yticks=[])
+            panel.spines[:].set_visible(False)
+            if run is runs[0]:
+                panel.set_ylabel(text)
+        panels[0].set_title(run.name)
     histories = unused_maps()
     for branch, colour in BRANCHES.items():
         history = histories[branch]
@@ -172,6 +183,23 @@ def unused_maps() -> dict[str, list[int]]:
     return {**found, "reset (the paper)": trained}
 
 
+def planes_by_map(model: DeconvNet) -> np.ndarray:
+    """The filters of every map of layer 2, a square of 4 × 4 planes for the maps of layer 1 below,
+    in rows of 8; grey where maps are not connected."""
+    f = model.filters[1].transpose(0, 1).numpy()
+    connected = model.connectivity[1].T.numpy()[:, :, None, None]
+    planes = np.where(connected, f / f.max((1, 2, 3), keepdims=True), 0.15)
+    squares = [np.pad(each, ((0, 0), (0, 1), (0, 1)), constant_values=0.15) for each in planes]
+    return sheet([sheet(list(each), 4) for each in squares], 8, gap=2)
+
+
+def sheet(pictures: list[np.ndarray], columns: int, gap: int = 0) -> np.ndarray:
+    """Pictures of one size in rows, with a white gap around them."""
+    padded = [np.pad(each, gap) for each in pictures]
+    rows = [padded[i : i + columns] for i in range(0, len(padded), columns)]
+    return np.concatenate([np.concatenate(row, 1) for row in rows])
+
+
 def strongest(run: TrainedRun, images: torch.Tensor) -> np.ndarray:
     """The strongest activation of every map of the top layer, projected to pixels, in rows of 8;
     flat grey where these images do not use a map."""
@@ -182,8 +210,7 @@ def strongest(run: TrainedRun, images: torch.Tensor) -> np.ndarray:
         pixels = project(run.model, latents, drawn, *images.shape[2:])
         tile = pixels[0, 0].numpy() if len(pixels) else np.full(pixels.shape[2:], 0.3)
         tiles.append(tile / tile.max() if len(pixels) else tile)
-    framed = [np.pad(tile, 1, constant_values=0.15) for tile in tiles]
-    return np.concatenate([np.concatenate(framed[i : i + 8], 1) for i in range(0, 48, 8)])
+    return sheet([np.pad(tile, 1, constant_values=0.15) for tile in tiles], 8)
 
 
 def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:

@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor
 
@@ -83,7 +84,7 @@ def draw_generation() -> None:
     for line, (name, pictures) in zip(axes, drawn.items(), strict=True):
         line[0].set_ylabel(name.strip(), rotation=0, ha="right", va="center", fontsize=8)
         for axis, picture in zip(line, pictures, strict=True):
-            axis.imshow(picture[0], cmap="gray", vmin=0, vmax=1)
+            axis.imshow(picture[0], cmap="gray_r", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
     figure.subplots_adjust(wspace=0.05, hspace=0.05)
     figure.savefig(IMAGES / "generate.png", dpi=110, bbox_inches="tight")
@@ -124,7 +125,7 @@ def draw_there_and_back() -> None:
     for line, (name, pictures) in zip(axes, rows.items(), strict=True):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
         for axis, picture in zip(line, pictures, strict=True):
-            axis.imshow(picture[0], cmap="gray", vmin=0, vmax=1)
+            axis.imshow(picture[0], cmap="gray_r", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
         error = (pictures - z).square().mean().sqrt()
         line[-1].text(29, 14, f"rms error {error:.2f}" if error else "", va="center")
@@ -139,23 +140,22 @@ def learned(rows: list[Row], layer: int, key: str) -> tuple[list[float], list[fl
     ]
 
 
-def draw_curves(curves: dict[str, list[Row]], title: str, name: str) -> None:
-    figure, panels = plt.subplots(2, 2, figsize=(7, 4.6), sharey="row", layout="constrained")
+@ww.figures.styled
+def learning_curves(curves: dict[str, list[Row]], title: str) -> Figure:
+    figure, panels = plt.subplots(2, 2, figsize=(6, 3.8), sharey="row", layout="constrained")
     for layer, line in enumerate(panels, start=1):
         for axis, key in zip(line, ("seconds", "images"), strict=True):
             for way, rows in curves.items():
                 text, colour, marker = WAYS[way]
-                axis.semilogx(
-                    *learned(rows, layer, key), color=colour, marker=marker, ms=4, label=text
-                )
+                axis.semilogx(*learned(rows, layer, key), color=colour, marker=marker, label=text)
             label_axis(axis, key, layer)
-    panels[0, 0].legend(frameon=False)
-    figure.suptitle(title, fontsize=9)
-    figure.savefig(IMAGES / name, dpi=120)
+    panels[0, 0].legend()
+    figure.suptitle(title)
+    return figure
 
 
 def label_axis(axis: Axes, label: str, layer: int) -> None:
-    axis.grid(alpha=0.3, which="both")
+    axis.grid(which="both")
     axis.set_xlabel(f"{label} of layer {layer}")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if label == "seconds" else (1, 3)))
     axis.xaxis.set_major_formatter(
@@ -171,15 +171,14 @@ def draw_learning() -> None:
     gpu = json.loads((BENCHMARKS / "learning" / "results" / "streaming_gpu.json").read_text())[
         "curves"
     ]
-    draw_curves(
-        gpu, "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png"
-    )
+    title = "One H200, 55,000 digits: cost on 5,000 held-out training digits"
+    ww.figures.save(learning_curves(gpu, title), IMAGES / "learning-gpu.png")
     cpu = json.loads((BENCHMARKS / "learning" / "results" / "streaming_cpu.json").read_text())
     title = (
         f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training"
         " digits"
     )
-    draw_curves(cpu["curves"], title, "learning-cpu.png")
+    ww.figures.save(learning_curves(cpu["curves"], title), IMAGES / "learning-cpu.png")
 
 
 def draw_pooling() -> None:

@@ -10,6 +10,7 @@ and on a phone. CELLS has a sub-folder for each kind (the BCCD data set, MIT lic
 
 from __future__ import annotations
 
+import io
 import sys
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import whatwhere as ww
@@ -27,8 +29,8 @@ from whatwhere.labelling.page import LabelPage
 
 OUT = Path(__file__).parent / "howto"
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
-STAGES = {0: "labelling-1.png", 9: "labelling-2.png", 20: "labelling.png"}
-REVIEW = "labelling-review.png"
+STAGES = {0: "labelling-1.webp", 9: "labelling-2.webp", 20: "labelling.webp"}
+REVIEW = "labelling-review.webp"
 README = Path(__file__).parent / "images" / "use-labels.png"
 
 
@@ -60,7 +62,8 @@ def shot(tab: Any, name: str) -> None:
     tab.evaluate("document.activeElement.blur()")
     tab.mouse.move(2, 2)
     tab.wait_for_timeout(1500)  # the estimate of the error follows
-    tab.screenshot(path=OUT / name)
+    picture = Image.open(io.BytesIO(tab.screenshot()))
+    picture.save(OUT / name, quality=80, method=6)
     print(OUT / name, flush=True)
 
 
@@ -90,7 +93,8 @@ def picture_of_cells(chromium: str, cells: Path) -> None:
             tab.set_default_timeout(120_000)
             tab.goto(server.url)
             tab.locator("body[aria-busy=false]").wait_for()
-            tab.wait_for_timeout(3000)
+            tab.wait_for_function("[...document.images].every(i => i.complete)")
+            tab.wait_for_timeout(10_000)  # the map draws its pictures as they come
             tab.screenshot(path=README)
             browser.close()
             server.shutdown()
@@ -124,7 +128,7 @@ def main() -> None:
             phone = browser.new_page(viewport=PHONE, color_scheme="dark")
             phone.goto(server.url)
             phone.locator("body[aria-busy=false]").wait_for()
-            shot(phone, "labelling-phone.png")
+            shot(phone, "labelling-phone.webp")
             browser.close()
             server.shutdown()
 

@@ -13,24 +13,32 @@ from pathlib import Path
 import numpy as np
 import skimage.data
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
 IMAGES = Path(__file__).parent / "images"
 GAP = 6  # white pixels between two pictures
+HEADING = 24  # pixels above them
 
 
-def side_by_side(pictures: list[torch.Tensor], file: Path) -> None:
-    """Pictures [1, 3, H, W] in a row, twice as large."""
-    white = torch.ones(1, 3, pictures[0].shape[2], GAP)
-    row = [part for picture in pictures for part in (picture, white)][:-1]
+def side_by_side(pictures: dict[str, torch.Tensor], file: Path) -> None:
+    """Pictures [1, 3, H, W] in a row, twice as large, each below its name."""
+    white = torch.ones(1, 3, next(iter(pictures.values())).shape[2], GAP)
+    row = [part for picture in pictures.values() for part in (picture, white)][:-1]
     pixels = torch.cat(row, 3)[0].clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
-    picture = Image.fromarray(pixels)
-    picture.resize((2 * picture.width, 2 * picture.height), Image.Resampling.NEAREST).save(
-        file, optimize=True
-    )
+    small = Image.fromarray(pixels)
+    large = small.resize((2 * small.width, 2 * small.height), Image.Resampling.NEAREST)
+    sheet = Image.new("RGB", (large.width, large.height + HEADING), "white")
+    sheet.paste(large, (0, HEADING))
+    font = ImageFont.load_default(16)
+    left = 0
+    for name, picture in pictures.items():
+        width = 2 * picture.shape[3]
+        ImageDraw.Draw(sheet).text((left + width / 2, 2), name, "#222222", font, anchor="ma")
+        left += width + 2 * GAP
+    sheet.save(file, optimize=True)
 
 
 def noise_line() -> None:
@@ -57,15 +65,19 @@ def main() -> None:
     truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
     noisy = truth + 25 / 255 * torch.randn(truth.shape, generator=random)
     restored = ww.restoration.denoise(noisy, denoiser)
-    side_by_side([noisy, restored, truth], IMAGES / "denoise.png")
+    side_by_side({"noisy": noisy, "restored": restored, "original": truth}, IMAGES / "denoise.png")
     known = (torch.rand(1, 1, 128, 128, generator=random) > 0.8).float()
     filled = ww.restoration.inpaint(truth * known, known, denoiser)
-    side_by_side([truth * known, filled, truth], IMAGES / "inpaint.png")
+    shown = {"known pixels": truth * known, "filled in": filled, "original": truth}
+    side_by_side(shown, IMAGES / "inpaint.png")
     eye = (..., slice(20, 84), slice(0, 64))
-    side_by_side(
-        [image[eye] for image in (noisy, restored, truth * known, filled)],
-        IMAGES / "use-restore.png",
-    )
+    shown = {
+        "noisy": noisy,
+        "restored": restored,
+        "known pixels": truth * known,
+        "filled in": filled,
+    }
+    side_by_side({name: image[eye] for name, image in shown.items()}, IMAGES / "use-restore.png")
 
 
 if __name__ == "__main__":

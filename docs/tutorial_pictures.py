@@ -7,13 +7,23 @@ The model is the one that ships with the package, trained on all of MNIST at the
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from figure_pictures import png
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn.functional import max_pool2d, max_unpool2d
 
@@ -101,6 +111,67 @@ def uses(digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
     }
 
 
+def sorted_folder(classes: tuple[str, ...] = ("1", "3", "5", "8")) -> Figure:
+    """The folder, the labels and the sorted folders of the first lesson, whose code runs here."""
+    page = (IMAGES.parent / "tutorial" / "sorted_folder.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for kind, code in re.findall(
+            r"^```(python|sh)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+        ):
+            if kind == "python":
+                exec(code, names)
+            else:
+                subprocess.run([sys.executable, "-m", *shlex.split(code)], check=True)
+        mixed = [plt.imread(path) for path in sorted(Path("mixed").iterdir())]
+        table = list(csv.DictReader(Path("few.csv").read_text().splitlines()))
+        labels = [
+            [plt.imread(f"mixed/{r['file']}") for r in table if r["class"] == c] for c in classes
+        ]
+        folders = [
+            [(p, plt.imread(p)) for p in sorted(Path("sorted", c).iterdir())] for c in classes
+        ]
+        os.chdir(here)
+    wrong = set(names["wrong"])
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=[12, 4.2, 20])
+    left.set_title("mixed/", fontsize=9)
+    left.imshow(grid([mixed[i : i + 12] for i in range(0, 96, 12)], 12), cmap="gray_r")
+    middle.set_title("few.csv", fontsize=9)
+    middle.imshow(grid(labels, 3), cmap="gray_r")
+    right.set_title("sorted/", fontsize=9)
+    right.imshow(grid([[picture for _, picture in row[:40]] for row in folders], 20), cmap="gray_r")
+    begin, centres = 0, []
+    for row in folders:
+        lines = -(-min(len(row), 40) // 20)
+        for place, (path, _) in enumerate(row[:40]):
+            if path in wrong:
+                corner = (30 * (place % 20), 30 * (begin + place // 20))
+                right.add_patch(Rectangle(corner, 30, 30, fill=False, color="#D55E00", lw=2))
+        centres.append(30 * (begin + lines / 2))
+        begin += lines
+    right.set_yticks(centres, [f"{c}/" for c in classes])
+    middle.set_yticks(np.arange(4) * 30 + 15, classes)
+    left.set_yticks([])
+    for axes in (left, middle, right):
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_color("#cccccc")
+    return figure
+
+
+def grid(rows: list[list[np.ndarray]], columns: int) -> np.ndarray:
+    """Pictures of 28 × 28 pixels, each row from the left and in as many lines as it needs."""
+    lines = [row[i : i + columns] for row in rows for i in range(0, len(row), columns)]
+    sheet = np.zeros((30 * len(lines), 30 * columns))
+    for y, line in enumerate(lines):
+        for x, picture in enumerate(line):
+            sheet[30 * y + 1 : 30 * y + 29, 30 * x + 1 : 30 * x + 29] = picture
+    return sheet
+
+
 def main() -> None:
     model, digits = ww.load("mnist"), ww.data.load("digits", split="test")
     solution = ww.infer(model, digits[:2], SPARSE)
@@ -128,6 +199,7 @@ def main() -> None:
         "parts": row_of(shown, 6, 5.0),
         "moved": with_line(row_of(moved, 3, 5.0), column=14),
         "exchange": row_of(exchanged, 4, 5.0),
+        "sorted": sorted_folder(),
     }
     for name, figure in (pictures | uses(digits, parts)).items():
         (IMAGES / f"{name}.png").write_bytes(png(figure))

@@ -3,12 +3,16 @@ repeatable examples."""
 
 import functools
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+# Tests with two threads share cores with other tests: a thread that waits sleeps, as those of the
+# program do. PyTorch reads it when it is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # which a shell ignores for what it runs in the background
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

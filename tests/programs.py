@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 import tiny_training
@@ -54,6 +55,15 @@ def run(words: list[str], errors: Path, constants: dict[str, Any], ending: Endin
         signal_at(ending)
     sys.argv = ["whatwhere", *words]
     main()
+
+
+def fail_without(package: str, words: list[str]) -> None:
+    """Run a command whose error must come before a package is imported."""
+    assert package not in sys.modules
+    sys.argv = ["whatwhere", *words]
+    with pytest.raises(SystemExit):
+        main()
+    assert package not in sys.modules
 
 
 def signal_at(ending: Ending) -> None:

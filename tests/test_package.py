@@ -101,6 +101,15 @@ def test_the_version_is_the_same_everywhere(file: str, pattern: str) -> None:
     assert len(versions) == 1 or file == "CHANGELOG.md"
 
 
+def test_the_citation_has_the_fields_of_its_format_and_the_date_of_the_release() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = dict(re.findall(r"^([a-z-]+): *(.*)$", text, re.MULTILINE))
+    assert {"cff-version", "message", "title", "authors", "license"} <= set(fields)
+    assert re.search(r"^authors:\n  - (?:name|family-names|given-names): \S", text, re.MULTILINE)
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{ww.__version__}] - {fields['date-released']}" in changelog.replace("–", "-")
+
+
 def test_the_oldest_versions_that_are_tested_are_the_oldest_that_are_allowed() -> None:
     tested = dict(
         re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / ".ci" / "oldest.txt").read_text(), re.MULTILINE)

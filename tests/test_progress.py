@@ -1,10 +1,15 @@
 """When the time that is left is shown."""
 
+import io
+import re
+import time
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from whatwhere import progress
+from whatwhere.commands.outputs import Stages
 from whatwhere.progress import Pace
 
 
@@ -62,3 +67,19 @@ def test_the_time_is_known_after_a_twentieth_of_the_pieces(clock: Clock) -> None
     assert pace.time_left == ""
     pace.add(1)
     assert (pace.rate, pace.time_left) == ("5/s", "19 s left")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_numbers_are_seen_whole_on_a_narrow_terminal(width: int) -> None:
+    text = io.StringIO()
+    stages = Stages()
+    stages.console = Console(file=text, force_terminal=True, width=width, highlight=False)
+    title = "learning 2 layers of features, each in 1 pass over 20,000 pictures"
+    with stages.stage(title, 20_000) as advance:
+        advance(100)
+        time.sleep(0.02)
+        advance(12_000)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+    (last,) = {line.strip() for line in re.split(r"[\r\n]", drawn) if "12100/20000" in line}
+    assert last.startswith("learning")
+    assert re.search(r"12100/20000 .*\d s left$", last)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
@@ -160,37 +161,61 @@ def test_descriptors_of_several_sizes_are_an_error(run):
     assert raised.value.sizes == ((8, 10), (10, 10))
 
 
+def a_folder(place: Path, pictures: np.ndarray) -> Path:
+    """Write pictures as PNG files; their numbers are their names."""
+    place.mkdir()
+    for number, picture in enumerate(pictures):
+        Image.fromarray(picture).save(place / f"{number:02}.png")
+    return place
+
+
 @pytest.mark.slow
-def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
-    run, tmp_path, monkeypatch
-):
+def test_a_real_ray_with_killed_workers_gives_the_result_of_one_process(run, tmp_path, monkeypatch):
+    """Pictures of a folder, and the same as the bytes of files in Parquet; one of the two workers
+    is killed each time."""
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
+    data = pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
+    arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    bars = tiny.bars(24)[0]
+    bars = (tiny.bars(24)[0] * 255).astype(np.uint8)
+    folder = a_folder(tmp_path / "pictures", bars)
+    files = sorted(folder.glob("*.png"))
+    cells = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
+    table = arrow.table({"image": cells, "path": [str(file) for file in files]})
+    parquet.write_table(table, tmp_path / "pictures.parquet")
     # workers wait for all other programs otherwise, such as other tests
     monkeypatch.setenv("RAY_worker_niceness", "0")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    # two for the workers, others for what reads and writes
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    blocks = {"override_num_blocks": 6}
     try:
-        rows = [{"image": picture, "number": n} for n, picture in enumerate(bars)]
-        flag = tmp_path / "killed"
-        settings = {"flag": str(flag), "model": str(run), "spec": SPEC, **PLAIN}
-        coded = ray.data.from_items(rows, override_num_blocks=6).map_batches(
-            killed_once(), fn_constructor_kwargs=settings, batch_size=4, concurrency=2
-        )
-        coded.write_parquet(str(tmp_path / "codes"), concurrency=1)
+        sources = {
+            "folder": data.read_images(str(folder), mode="L", include_paths=True, **blocks),
+            "parquet": data.read_parquet(str(tmp_path / "pictures.parquet"), **blocks),
+        }
+        for name, pictures in sources.items():
+            settings = {"flag": str(tmp_path / f"{name} killed"), "model": str(run), "spec": SPEC}
+            coded = pictures.map_batches(
+                killed_once(),
+                fn_constructor_kwargs=settings | PLAIN,
+                batch_size=4,
+                concurrency=2,
+            )
+            coded.write_parquet(str(tmp_path / name), concurrency=1)
     finally:
         ray.shutdown()
-    rows = parquet.read_table(tmp_path / "codes").to_pylist()
-    found = {row["number"]: row for row in rows}
-    assert flag.exists(), "no worker was killed"
-    assert sorted(found) == list(range(24))
     alone = Encode(run, SPEC, **PLAIN)({"image": bars})
-    for number, row in found.items():
-        assert list(row["features_indices"]) == alone["features_indices"][number].tolist()
-        np.testing.assert_allclose(
-            row["features_values"], alone["features_values"][number], atol=1e-6
-        )
+    for name in sources:
+        assert (tmp_path / f"{name} killed").exists(), "no worker was killed"
+        rows = parquet.read_table(tmp_path / name).to_pylist()
+        found = {int(Path(row["path"]).stem): row for row in rows}
+        assert len(rows) == 24
+        assert sorted(found) == list(range(24))
+        for number, row in found.items():
+            assert list(row["features_indices"]) == alone["features_indices"][number].tolist()
+            np.testing.assert_allclose(
+                row["features_values"], alone["features_values"][number], atol=1e-6
+            )
 
 
 def test_scores_are_those_of_the_detector(tmp_path):

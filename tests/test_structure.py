@@ -3,6 +3,7 @@ docs/architecture.md is true. The order of the parts is checked by the import co
 pyproject.toml."""
 
 import ast
+import functools
 import re
 from fnmatch import fnmatch
 from pathlib import Path
@@ -31,6 +32,7 @@ COVERED_BY = {
     "data/gaps.py": "signals/test_signal_figures.py",
     "figures/animation.py": "figures/test_drawing.py",
     "html/server.py": "pages/test_explorer.py",
+    "anomaly/squares.py": "anomaly/test_evidence.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
     "anomaly/scorer.py": "anomaly/test_detector.py",
     "anomaly/contrast.py": "anomaly/test_detector.py",
@@ -48,6 +50,7 @@ COVERED_BY = {
     "engines/reference/step_size.py": "engines/test_ista.py",
     "anomaly/aligned.py": "anomaly/test_detector.py",
     "anomaly/page.py": "anomaly/test_anomaly_cli.py",
+    "signals/page.py": "pages/test_recording_page.py",
     "anomaly/pictures.py": "anomaly/test_detector.py",
     "anomaly/command.py": "anomaly/test_anomaly_cli.py",
     "app/demo_run.py": "app/test_demo.py",
@@ -89,11 +92,11 @@ COVERED_BY = {
     "spec/penalty.py": "formulas/test_formulas.py",
     "spec/pooling.py": "ops/test_pooling.py",
     "latents.py": "learning/test_latent_store.py",
-    "errors.py": "test_files.py",
     "classification/protocol.py": "classification/test_linear_svm.py",
     "learning/reports.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
+    "nn/cpu_tiles.py": "nn/test_cpu_pooling.py",
     "nn/fused.py": "nn/test_functional.py",
     "nn/plain.py": "nn/test_functional.py",
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
@@ -122,10 +125,16 @@ COVERED_BY = {
 }
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imported(path: Path) -> set[str]:
     """Every module that a file imports, wherever in the file."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -263,7 +272,7 @@ def summaries(path: Path) -> list[tuple[str, str]]:
     """Collect the functions of a module that are not properties, and the first words of their
     docstrings."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
             is_property = any("property" in ast.unparse(mark) for mark in node.decorator_list)
             if not is_property:

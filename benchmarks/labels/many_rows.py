@@ -53,13 +53,11 @@ def rows_and_classes(data: Path, count: int) -> tuple[torch.Tensor, np.ndarray]:
     chosen = torch.randint(len(known), (count,), generator=generator)
     shifts = torch.randint(-4, 5, (count, 2), generator=generator)
     result = torch.empty(count, COLUMNS)
-    for start in range(0, count, 10_000):
-        part = slice(start, start + 10_000)
-        moved = [
-            known[row].roll(shift, (0, 1))
-            for row, shift in zip(chosen[part].tolist(), shifts[part].tolist(), strict=True)
-        ]
-        result[part] = F.normalize((torch.stack(moved).flatten(1) - mean) @ directions, dim=1)
+    for shift in shifts.unique(dim=0):
+        alike = torch.nonzero((shifts == shift).all(1))[:, 0]
+        for part in alike.split(10_000):
+            moved = known[chosen[part]].roll(shift.tolist(), (1, 2)).flatten(1)
+            result[part] = F.normalize((moved - mean) @ directions, dim=1)
     return result, np.concatenate(classes)[chosen.numpy()]
 
 

@@ -110,9 +110,16 @@ def of_folder(name: str, data: Path) -> Iterator[dict[str, Any]]:
         images = ww.data.load(folder)
         y = np.unique(np.asarray(images.labels), return_inverse=True)[1]
         session = ww.Labelling(images, options=Execution(device=DEVICE))
+    yield from errors_of(rows_of(session), y)
+
+
+def errors_of(
+    described: dict[str, tuple[np.ndarray, dict[str, int] | None]], y: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """Errors by rows of some kinds, of pictures whose classes are y."""
     order = np.random.default_rng(0).permutation(len(y))
     test = np.sort(order[len(y) // 2 :])
-    for kind, (rows, columns) in rows_of(session).items():
+    for kind, (rows, columns) in described.items():
         views = {"views": columns} if columns and len(columns) > 1 else {}
         graph = ww.GraphClassifier(**views).fit(rows, np.zeros(len(y)))
         for per_class in (1, 3, 10):

@@ -26,17 +26,13 @@ import whatwhere as ww
 
 PER_CLASS = (1, 3, 10)
 OWN = ("place", "anywhere")
-PLAIN = ("colour", "edges", "patterns")
+PLAIN = ("colour", "edges", "patterns", "patches")
 JOINED = {
     "own": OWN,
-    "own, colour": (*OWN, "colour"),
-    "own, colour, edges": (*OWN, "colour", "edges"),
-    "own, colour, edges, patterns": (*OWN, *PLAIN),
-    "colour, edges": ("colour", "edges"),
-    "colour, edges, patterns": PLAIN,
-    "own, colour, edges, network": (*OWN, "colour", "edges", "network"),
-    "own, colour, edges, patterns, network": (*OWN, *PLAIN, "network"),
-    "colour, edges, network": ("colour", "edges", "network"),
+    "own, colour, edges, patterns": (*OWN, "colour", "edges", "patterns"),
+    "all but the network": (*OWN, *PLAIN),
+    "own, colour, edges, patterns, network": (*OWN, "colour", "edges", "patterns", "network"),
+    "all": (*OWN, *PLAIN, "network"),
 }
 COLUMNS = {
     "place": "shapes",

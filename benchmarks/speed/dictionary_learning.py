@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -49,13 +50,32 @@ def cost_of(filters: np.ndarray, image: np.ndarray, lmbda: float) -> float:
     return lmbda * float(ww.infer(model_of(filters), v, spec, engine="cpu").stats.cost[-1])
 
 
-def ours(filters: np.ndarray, image: np.ndarray, lmbda: float, epochs: int, steps: int) -> Row:
-    """Return the cost after some epochs, each of a few accelerated steps."""
+@dataclass(frozen=True)
+class Way:
+    """How this program learns: settings of an epoch.
+
+    steps    accelerated steps of inference
+    tangent  see `LearningSpec`
+    memory   `direction_memory` of `EveryEpoch`
+    """
+
+    steps: int
+    tangent: bool = True
+    memory: float = 0.5
+
+    def __str__(self) -> str:
+        moved = f"along the sphere, memory {self.memory}" if self.tangent else "as in the paper"
+        return f"whatwhere, {self.steps} steps an epoch, filters {moved}"
+
+
+def ours(filters: np.ndarray, image: np.ndarray, lmbda: float, epochs: int, way: Way) -> Row:
+    """Return the cost after some epochs."""
     start = model_of(filters)
     inference = ww.InferenceSpec(
-        lam=1 / lmbda, steps=steps, step=ww.LineSearch(momentum=True), pooling_step=0.0
+        lam=1 / lmbda, steps=way.steps, step=ww.LineSearch(momentum=True), pooling_step=0.0
     )
-    learning = LearningSpec(inference=inference, epochs=epochs, update=EveryEpoch(reset_at=()))
+    update = EveryEpoch(reset_at=(), direction_memory=way.memory)
+    learning = LearningSpec(inference=inference, epochs=epochs, update=update, tangent=way.tangent)
     recipe = ww.Recipe(model=start.spec, learning=(learning,), inference=inference, batch_size=1)
     v = torch.from_numpy(image)[None, None].float()
     began = time.process_time()
@@ -63,7 +83,7 @@ def ours(filters: np.ndarray, image: np.ndarray, lmbda: float, epochs: int, step
     seconds = time.process_time() - began
     learned = run.model.filters[0][0].numpy().transpose(1, 2, 0)
     return {
-        "method": f"whatwhere, epochs of {steps} steps",
+        "method": str(way),
         "epochs": epochs,
         "seconds": round(seconds, 2),
         "cost": cost_of(learned, image, lmbda),
@@ -111,22 +131,21 @@ def main() -> None:
     parser.add_argument("--maps", type=int, default=16)
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--lmbda", type=float, default=0.1)
-    parser.add_argument("--epochs", type=int, nargs="+", default=[5, 10, 20, 40])
-    parser.add_argument("--steps", type=int, nargs="+", default=[5, 20])
-    parser.add_argument("--iterations", type=int, nargs="+", default=[25, 50, 100, 200])
+    parser.add_argument("--epochs", type=int, nargs="+", default=[10, 25, 50, 100, 200])
+    parser.add_argument("--iterations", type=int, nargs="+", default=[25, 50, 100, 200, 400])
     parser.add_argument(
         "--out", type=Path, default=Path("benchmarks/speed/results/dictionary_learning.json")
     )
     given = parser.parse_args()
     torch.set_num_threads(1)
     image, filters = picture(given.side), first_filters(given.size, given.maps)
-    ours(filters, image, given.lmbda, 1, 5)  # compiles
+    ours(filters, image, given.lmbda, 1, Way(5))  # compiles
     settings = {name: getattr(given, name) for name in ("side", "maps", "size", "lmbda")}
     begin = cost_of(filters, image, given.lmbda)
     rows: list[Row] = []
-    for steps in given.steps:
+    for way in (Way(10), Way(5), Way(10, memory=0.0), Way(10, tangent=False, memory=0.0)):
         for epochs in given.epochs:
-            rows.append(ours(filters, image, given.lmbda, epochs, steps))
+            rows.append(ours(filters, image, given.lmbda, epochs, way))
             print(rows[-1], flush=True)
     rows += theirs(filters, image, given.lmbda, given.iterations)
     found = {"machine": machine(), **settings, "cost of the first filters": begin, "rows": rows}

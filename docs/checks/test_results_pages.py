@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from checks.tables import rows_of, study_results
 
+from benchmarks.labels import page_errors
+
 PAGES, RESULTS = (
     Path(__file__).parents[2] / folder for folder in ("docs/results", "benchmarks/labels/results")
 )
@@ -94,7 +96,7 @@ def test_one_rule_on_test_images(name: str, counts: tuple[str, ...]) -> None:
 def test_suggested_labels() -> None:
     found = json.loads((RESULTS / "labelling.json").read_text())["errors"]
     text = (PAGES / "labelling.md").read_text(encoding="utf-8")
-    tables = re.findall(r"<!-- (\w+) -->\n\n(\| labels .*?)\n\n", text, re.DOTALL)
+    tables = re.findall(r"<!-- (\w+) -->\n\n(\| labels \| 5 .*?)\n\n", text, re.DOTALL)
     assert {name for name, _ in tables} == {key.split()[0] for key in found}
     for name, table in tables:
         head, _, *rows = (
@@ -106,6 +108,47 @@ def test_suggested_labels() -> None:
                 f"{100 * np.mean([errors[count] for errors in each]):.1f}" for count in head[1:]
             ]
             assert [cell.strip("*") for cell in row[1:]] == expected, (name, kind)
+
+
+def _tables_after(text: str, mark: str) -> list[list[str]]:
+    """The rows of the table after a mark, without its head."""
+    table = text.partition(f"<!-- {mark} -->\n\n")[2].partition("\n\n")[0]
+    lines = table.splitlines()[2:]
+    return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_errors_and_estimates_of_the_labelling_page() -> None:
+    text = (PAGES / "labelling.md").read_text(encoding="utf-8")
+    lines = page_errors.read(RESULTS / "page_errors.jsonl")
+    names = sorted({line.name for line in lines})
+    *of_sets, suggested, random = _tables_after(text, "page errors")
+    assert len(of_sets) == len(names)
+    wanted = [[line for line in lines if line.name == name] for name in names]
+    chosen = [("suggested", some) for some in wanted] + [("suggested", lines), ("random", lines)]
+    for row, (kind, some) in zip([*of_sets, suggested, random], chosen, strict=True):
+        for cell, way in zip(row[1:], page_errors.WAYS, strict=True):
+            errors = [
+                np.mean([one.error for one in some if one[1:3] == (way, kind) and one.labels == n])
+                for n in page_errors.LABELS
+            ]
+            assert cell == " / ".join(f"{100 * error:.1f}" for error in errors), (row[0], way)
+    for row, count in zip(_tables_after(text, "estimates"), page_errors.LABELS, strict=True):
+        shown = row[1:]
+        for kind in ("random", "suggested"):
+            some = [
+                one
+                for one in lines
+                if one[1:3] == ("page", kind) and one.labels == count and one.estimate >= 0
+            ]
+            errors = np.array([one.error for one in some])
+            estimates = np.array([one.estimate for one in some])
+            held = [one.low <= one.error <= one.high for one in some]
+            checked = [one.check_low <= one.error <= one.check_high for one in some]
+            assert shown[:4] == [
+                f"{100 * errors.mean():.0f} / {100 * estimates.mean():.0f}",
+                *(f"{100 * np.mean(x):.0f}" for x in (abs(errors - estimates), held, checked)),
+            ]
+            shown = shown[4:]
 
 
 ROOT = Path(__file__).parents[2]

@@ -2,14 +2,14 @@
 Max against Gaussian pooling
 ============================
 
-The last row uses the same filters with switches instead of Gaussians. Each feature then lies on one
-element of its region, and strokes break where regions meet.
+Both reconstructions use the same filters. In the last row, each feature has a switch instead of a
+Gaussian and so lies on one element of its region: slanted strokes become stairs and break where
+regions meet.
 """
 
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
-import torch
 
 import whatwhere as ww
 
@@ -22,12 +22,15 @@ layers = tuple(replace(layer, pooling=ww.Max()) for layer in model.spec.layers)
 switches = ww.DeconvNet.from_parts(
     replace(model.spec, layers=layers), model.filters, model.connectivity
 )
-images = digits[20:30]
+images = digits[[20, 23, 24, 26, 27, 29]]
 rows = {"input": images} | {
     name: ww.infer(m, images, sparse).reconstruction
     for name, m in {"Gaussian": model, "max": switches}.items()
 }
-figure, axes = plt.subplots(3, 1, figsize=(8, 2.6), layout="constrained")
-for axis, (name, row) in zip(axes, rows.items(), strict=True):
-    axis.imshow(torch.cat(list(row[:, 0]), 1), cmap="gray_r", vmin=0, vmax=1)
-    axis.set(xticks=[], yticks=[], ylabel=name)
+figure, axes = plt.subplots(3, len(images), figsize=(8, 4), layout="constrained")
+for line, (name, row) in zip(axes, rows.items(), strict=True):
+    for axis, image in zip(line, row[:, 0], strict=True):
+        axis.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set_visible(False)
+    line[0].set_ylabel(name)

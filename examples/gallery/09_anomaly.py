@@ -2,8 +2,9 @@
 What does not belong
 ====================
 
-The detector was fitted only to zeros, ones and twos. Red pixels are those that make a digit unlike
-them. The number is the score of the digit; lower means more anomalous.
+The detector has seen zeros, ones and twos only. Colour marks the places that are more unusual than
+99 % of the places of 50 other normal digits; a frame marks the digits that it calls odd. Of the
+nine digits of other kinds it finds eight, and misses a six.
 """
 
 import matplotlib.pyplot as plt
@@ -12,15 +13,19 @@ import numpy as np
 import whatwhere as ww
 
 digits = ww.data.load("digits")
-normal = digits[np.flatnonzero(np.isin(digits.labels, (0, 1, 2)))[:150]].numpy()
-detector = ww.AnomalyDetector(aligned=True).fit(normal)
+normal = digits[np.flatnonzero(np.isin(digits.labels, (0, 1, 2)))[:200]].numpy()
+detector = ww.AnomalyDetector(aligned=True).fit(normal[:150])
+usual = np.quantile(detector.anomaly_map(normal[150:]), 0.99)
 
 test = ww.data.load("digits", split="test")
 images = test[:16].numpy()
-scores, maps = detector.score_samples(images), np.stack(detector.anomaly_map(images))
-figure, axes = plt.subplots(2, 8, figsize=(9, 2.9), layout="constrained")
-for axis, image, score, surprise in zip(axes.flat, images, scores, maps, strict=True):
+odd, maps = detector.predict(images) < 0, np.stack(detector.anomaly_map(images))
+figure, axes = plt.subplots(2, 8, figsize=(9, 2.6), layout="constrained")
+for axis, image, is_odd, surprise in zip(axes.flat, images, odd, maps, strict=True):
     axis.imshow(image[0], cmap="gray_r")
-    axis.imshow(np.clip(surprise / np.max(maps), 0, 1), cmap="Reds", alpha=0.6, vmin=0, vmax=1)
-    axis.set_title(f"{float(score):.1f}", fontsize=9)
-    axis.set_axis_off()
+    beyond = np.ma.masked_less(surprise, usual)
+    axis.imshow(beyond, cmap="Reds", alpha=0.7, vmin=0, vmax=np.max(maps))
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set(color="#D55E00" if is_odd else "#cccccc", linewidth=3 if is_odd else 1)
+print("odd:", [int(label) for label in np.asarray(test.labels)[:16][odd]])
+print("normal:", [int(label) for label in np.asarray(test.labels)[:16][~odd]])

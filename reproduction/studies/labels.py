@@ -17,8 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -38,7 +39,6 @@ from whatwhere.classification import LinearSVM, fit_svm, protocol
 from whatwhere.classification.descriptors import patch_elements, patch_sizes
 from whatwhere.data import Images, few_labels
 from whatwhere.inference import UnrolledInference, distill
-from whatwhere.model import Objective
 from whatwhere.spec import DescriptorSpec, DistillSpec
 
 TOP = 2
@@ -61,6 +61,8 @@ class Variant:
                    that the labels spread along
     trusted        share of the images that a teacher is surest of, which are learned from
     reconstruction weight of the logarithm of the mean cost in the loss
+    easy           share of the images without a loss in the last pass that a pass visits: the
+                   others have no gradient
     filter_rate    learning rate of Adam for filters; it falls to 0 along a cosine
     size_rate      … for the logarithms of the sizes of the steps
     head_rate      … for the classifier
@@ -78,6 +80,7 @@ class Variant:
     teacher: Literal["none", "svm", "graph"] = "none"
     trusted: float = 0.8
     reconstruction: float = 0.1
+    easy: float = 1.0
     filter_rate: float = 3e-4
     size_rate: float = 3e-3
     head_rate: float = 3e-3
@@ -87,24 +90,26 @@ class Variant:
     batch_size: int = 500
 
 
+# few passes over images that have no gradient, so that there is time for many passes; the rates are
+# high, as from random filters
 JOINT = Variant(
-    distilled=100,
+    distilled=60,
+    epochs=80,
     head="joint",
-    epochs=40,
-    filter_rate=1e-3,
+    easy=0.2,
+    filter_rate=3e-3,
+    size_rate=1e-2,
+    head_rate=1e-2,
     reconstruction=0.02,
-    C=1.0,
+    dropout=0.2,
     batch_size=250,
 )
 VARIANTS = {
+    "published": JOINT,
+    "scratch": replace(JOINT, scratch=True),
     "held out": Variant(),
-    "sizes alone": Variant(filter_rate=0.0, size_rate=1e-2),
-    "joint": JOINT,
-    "joint, slow filters": replace(JOINT, filter_rate=2e-4),
-    "joint, no reconstruction": replace(JOINT, reconstruction=0.0),
-    "scratch": replace(JOINT, scratch=True, filter_rate=3e-3, size_rate=1e-2, head_rate=1e-2),
-    "taught by the SVM": replace(JOINT, teacher="svm", epochs=4, C=10.0),
-    "taught by the graph": replace(JOINT, teacher="graph", epochs=4, C=10.0),
+    "taught by the graph": replace(JOINT, teacher="graph", epochs=8, dropout=0.5),
+    "taught by the SVM": replace(JOINT, teacher="svm", epochs=8, dropout=0.5),
 }
 GRID = (3.0, 10.0, 30.0, 100.0)  # of the tables
 DESCRIPTOR = DescriptorSpec(where="keep")
@@ -154,6 +159,7 @@ class Network(nn.Module):
         self.head = nn.Linear(self.patches.index.numel(), 10)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        self.recorded = 0  # images in the batches of a recording, which is used in training mode
         self.to(model.device)
 
     @property
@@ -162,11 +168,11 @@ class Network(nn.Module):
         given = self.unrolled.model
         return DeconvNet.from_parts(given.spec, list(self.filters), given.connectivity)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Objective]:
-        """Descriptors, and the objective after the last step."""
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Descriptors, and the cost after the last step."""
         problem = self.unrolled.problem(self.model, images)
         latents = self.unrolled.run(problem)
-        return rows_of(latents.features, self.patches), problem.objective(latents)
+        return rows_of(latents.features, self.patches), problem.objective(latents).cost
 
     @torch.no_grad()
     def project(self) -> None:
@@ -179,10 +185,11 @@ class Network(nn.Module):
     def describe(self, images: Tensor) -> tuple[Tensor, float]:
         """The descriptors of many images, and their mean cost."""
         parts, cost = [], 0.0
+        self.eval()  # a recording is for batches of training
         for v in images.split(EVAL_BATCH):
-            rows, parts_of_cost = self(v)
+            rows, costs = self(v)
             parts.append(rows)
-            cost += float(parts_of_cost.cost.sum())
+            cost += float(costs.sum())
         return torch.cat(parts), cost / len(images)
 
     @torch.no_grad()
@@ -229,8 +236,10 @@ class Labelled:
     drawn: np.ndarray
     few: bool = False
     targets: Tensor = field(init=False)
+    drawn_on_device: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
+        self.drawn_on_device = torch.as_tensor(self.drawn).to(self.images.device)
         self.targets = torch.from_numpy(self.labels.astype(np.int64)).to(self.images.device)
 
     @classmethod
@@ -265,6 +274,7 @@ class Taught:
 
     images: Tensor
     targets: Tensor
+    index: Tensor  # of `Labelled.all`
 
 
 def learn(
@@ -273,54 +283,52 @@ def learn(
     data: Labelled,
     seed: int,
     limit: float,
-    forward: Forward | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Learn from labels; yields what every epoch measured. The rates fall along a cosine of the
-    passes that are done, or of the time that is over: it takes at most `limit` seconds.
-
-    forward  the network, compiled
-    """
-    forward = network if forward is None else forward
+    passes that are done, or of the time that is over: it takes at most `limit` seconds."""
     generator = torch.Generator().manual_seed(seed)
     optimizer, highest = optimizer_of(network, variant)
-    began, done, progress = time.monotonic(), 0, 0.0
+    began, progress = time.monotonic(), 0.0
+    last = torch.full((len(data.all),), math.inf, device=data.images.device)
     for epoch in range(1, variant.epochs + 1):
-        taught = Taught(data.images, data.targets)
+        taught = Taught(data.images, data.targets, data.drawn_on_device)
         if variant.teacher != "none":
             taught = teach(network, variant, data)
         device, count = taught.images.device, len(taught.images)
         size = min(variant.batch_size, max(count // 8, 10))
         half = torch.randint(0, 2, (count,), generator=generator)
         heads = half_heads(network, data, half, variant.C) if variant.head == "held out" else []
-        batches = torch.randperm(count, generator=generator)[: count // size * size].view(-1, size)
+        batches = chosen_batches(last[taught.index].cpu() > 0, variant.easy, size, generator)
         total, seen = torch.zeros(3, device=device), 0
         for chosen in batches:
-            progress = max(
-                done / (variant.epochs * len(batches)), (time.monotonic() - began) / limit
-            )
+            passed = (epoch - 1 + seen / len(batches)) / variant.epochs
+            progress = max(passed, (time.monotonic() - began) / limit)
             if progress >= 1:
                 break
             for group, rate in zip(optimizer.param_groups, highest, strict=True):
                 group["lr"] = rate * (1 + math.cos(math.pi * progress)) / 2
             at = chosen.to(device)
             with torch.enable_grad():
-                rows, objective = forward(taught.images[at])
+                images = taught.images[at]
+                if data.few and variant.teacher == "none" and variant.reconstruction:
+                    others = torch.randint(len(data.all), (size,), generator=generator)
+                    images = torch.cat([images, data.all[others.to(device)]])
+                network.train(network.recorded == len(images))
+                rows, costs = network(images)
+                rows, cost = rows[:size], costs[-size:].mean()
                 if not heads:
                     scores = network.head(F.dropout(rows, variant.dropout))
                 else:
                     both = torch.stack([rows @ w.T + b for w, b in heads])
                     scores = both[1 - half[chosen].to(device), torch.arange(size, device=device)]
                 losses = hinge(scores, taught.targets[at])
-                cost = objective.cost.mean()
-                if data.few and variant.teacher == "none" and variant.reconstruction:
-                    others = torch.randint(len(data.all), (size,), generator=generator)
-                    cost = forward(data.all[others.to(device)])[1].cost.mean()
                 loss = losses.mean() + variant.reconstruction * cost.log()
                 optimizer.zero_grad()
                 loss.backward()
             optimizer.step()
             network.project()
-            done, seen = done + 1, seen + 1
+            seen += 1
+            last[taught.index[at]] = losses.detach()
             wrong = (scores.argmax(1) != taught.targets[at]).float().mean()
             total += torch.stack([losses.mean(), wrong, cost]).detach()
         if not seen:
@@ -334,6 +342,16 @@ def learn(
             "cost": mean_cost,
             "seconds": time.monotonic() - began,
         }
+
+
+def chosen_batches(hard: Tensor, easy: float, size: int, generator: torch.Generator) -> Tensor:
+    """The images of a pass, [batches, size]: all hard ones and a share of the easy ones, at least
+    one batch."""
+    wanted = hard | (torch.rand(len(hard), generator=generator) < easy)
+    order = (torch.rand(len(hard), generator=generator) + wanted).argsort(descending=True)
+    count = max(int(wanted.sum()) // size, 1)
+    order = order[: count * size]
+    return order[torch.randperm(len(order), generator=generator)].view(count, size)
 
 
 def optimizer_of(network: Network, variant: Variant) -> tuple[torch.optim.Optimizer, list[float]]:
@@ -367,7 +385,7 @@ def teach(network: Network, variant: Variant, data: Labelled) -> Taught:
         wanted = int(variant.trusted * len(of_class))
         sure[of_class[margin[of_class].argsort(descending=True)[:wanted]]] = True
     sure[drawn] = True
-    return Taught(data.all[sure], targets[sure])
+    return Taught(data.all[sure], targets[sure], sure.nonzero().flatten())
 
 
 def teacher_scores(rows: Tensor, variant: Variant, data: Labelled) -> Tensor:
@@ -416,23 +434,15 @@ def spread(
     return found
 
 
-Forward = Callable[[Tensor], tuple[Tensor, Objective]]
-
-
-def compiled(network: Network, images: Tensor) -> Forward:
-    """The network compiled for batches of the size of `images`; as it is where that fails."""
+def record(network: Network, images: Tensor) -> None:
+    """Record the network, forward and backward, as CUDA graphs for batches of the size of
+    `images`: calling thousands of small kernels takes longer than they run."""
     began = time.monotonic()
-    try:
-        forward: Forward = torch.compile(network, dynamic=False)
-        with torch.enable_grad():
-            rows, objective = forward(images)
-            (rows.sum() + objective.cost.sum()).backward()
-    except Exception as error:  # any failure of a compiler is a reason to go on without it
-        print(f"not compiled: {type(error).__name__}: {str(error)[:500]}", flush=True)
-        return network
-    network.zero_grad()
-    print(f"compiled in {time.monotonic() - began:.0f} s", flush=True)
-    return forward
+    network.train()
+    with torch.enable_grad():
+        torch.cuda.make_graphed_callables(network, (images,), allow_unused_input=True)
+    network.recorded = len(images)
+    print(f"recorded in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def half_heads(
@@ -450,10 +460,15 @@ def half_heads(
     return heads
 
 
-def evaluate(network: Network, variant: Variant, data: Labelled) -> dict[str, Any]:
-    """The error in per cent of a linear SVM, C chosen within the labelled images, and the cost of
-    an image. C is chosen on the last sixth of many labels, by cross-validation of few. With a
-    teacher, also the error of an SVM of its labels, so that it is seen what learning adds."""
+def evaluate(
+    network: Network, variant: Variant, data: Labelled
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Evaluate linear SVMs of the descriptors: errors in per cent and the cost of an image, and the
+    scores of the test images.
+
+    C is chosen on the last sixth of many labels, by cross-validation of few. With a teacher, also
+    the error of an SVM of its labels, so that it is seen what learning adds.
+    """
     rows, cost = network.describe(data.images)
     test_rows, test_cost = network.describe(data.test[0])
     held = np.arange(len(data.labels)) >= len(data.labels) * 5 // 6
@@ -461,26 +476,24 @@ def evaluate(network: Network, variant: Variant, data: Labelled) -> dict[str, An
     best, trials = protocol.choose(
         rows, data.labels, grid=GRID, validation=validation, device=rows.device
     )
-    score = protocol.evaluate(
-        rows, data.labels, test_rows, data.test[1], best.C, device=rows.device
-    )
-    more: dict[str, float] = {}
+    svm = fit_svm(rows, data.labels, best.C, device=rows.device)
+    scores = {"error": head_scores(svm, test_rows)}
     if variant.teacher != "none":
         every, _ = network.describe(data.all)
         targets = teacher_scores(every, variant, data).argmax(1)
         targets[torch.as_tensor(data.drawn).to(targets.device)] = data.targets
         svm = fit_svm(every, targets.cpu().numpy(), 3.0, device=rows.device)
-        more["error with the teacher's labels"] = error_of(head_scores(svm, test_rows), data)
+        scores["error with the teacher's labels"] = head_scores(svm, test_rows)
     if variant.head == "joint":
-        more["error of the classifier that learns along"] = error_of(network.head(test_rows), data)
-    return {
-        "error": 100 * score.error,
-        **more,
+        scores["error of the classifier that learns along"] = network.head(test_rows)
+    found = {
+        **{name: error_of(each, data) for name, each in scores.items()},
         "C": best.C,
         "validation": [[trial.C, trial.error] for trial in trials],
         "cost": test_cost,
         "training cost": cost,
     }
+    return found, {name: each.cpu().numpy() for name, each in scores.items()}
 
 
 def gradient_of(network: Network, data: Labelled, C: float, seed: int) -> dict[str, Any]:
@@ -501,6 +514,7 @@ def gradient_of(network: Network, data: Labelled, C: float, seed: int) -> dict[s
     found: dict[str, Any] = {}
     for name, heads in (("own SVM", [own, own]), ("SVM of the other half", other)):
         with torch.enable_grad():
+            network.eval()
             described, _ = network(data.images[at])
             both = torch.stack([described @ w.T + b for w, b in heads])
             scores = both[1 - half[chosen].to(at.device), torch.arange(len(at), device=at.device)]
@@ -544,38 +558,42 @@ class Results:
     def has(self, key: str) -> bool:
         return key in self.content["trainings"]
 
-    def put(self, key: str, values: dict[str, Any]) -> None:
+    def put(self, key: str, values: dict[str, Any], scores: dict[str, np.ndarray]) -> None:
         self.content["trainings"][key] = values
-        self.file.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
+        np.savez_compressed(self.file.parent / f"{key}.npz", **scores)
+        self.write()
         short = {name: value for name, value in values.items() if name != "history"}
         print(f"{key}: {short}", flush=True)
+
+    def write(self) -> None:
+        self.file.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @dataclass
 class Prepared:
-    """A network before it learns from labels, for several trainings: it is compiled once.
+    """A network before it learns from labels, for several trainings.
 
-    state     its parameters before a training
-    forwards  by the size of a batch
+    state   its parameters before a training
+    before  its evaluation, by the number of labels
     """
 
     network: Network
     state: dict[str, Tensor]
-    forwards: dict[int, Forward] = field(default_factory=dict)
+    before: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop, and how to run.
+    """When to stop, and what else to measure.
 
-    deadline  no training begins after this time, by `time.monotonic`
-    each      seconds for the passes of one training
-    compiles  whether the network is compiled
+    deadline   no training begins after this time, by `time.monotonic`
+    each       seconds for the passes of one training
+    gradients  whether it is measured where the gradient goes
     """
 
     deadline: float
     each: float
-    compiles: bool
+    gradients: bool
 
 
 @torch.no_grad()
@@ -594,7 +612,7 @@ def measure(
     if results.has(key) or time.monotonic() + 1.5 * limits.each > limits.deadline:
         return
     began = time.monotonic()
-    start = (variant.scratch, variant.steps, seed if variant.scratch else -1)
+    start = (variant.scratch, variant.steps, seed)
     if start not in prepared:
         network = begin(variant, published, seed, data)
         state = {name: value.clone() for name, value in network.state_dict().items()}
@@ -607,25 +625,24 @@ def measure(
     if not variant.scratch:
         rows, _ = network.describe(data.images)
         network.set_head(fit_svm(rows, data.labels, variant.C, device=rows.device))
-        values["before"] = evaluate(network, variant, data)
-        values["gradient before"] = gradient_of(network, data, variant.C, seed)
+        if len(data.labels) not in ready.before:
+            ready.before[len(data.labels)], _ = evaluate(network, variant, data)
+        values["before"] = ready.before[len(data.labels)]
+        if limits.gradients:
+            values["gradient before"] = gradient_of(network, data, variant.C, seed)
     print(f"{key}: begun in {time.monotonic() - began:.0f} s, {values}", flush=True)
-    forward: Forward = network
-    if limits.compiles:
-        few = data.few and variant.teacher == "none"
-        size = min(variant.batch_size, max(len(data.images) // 8, 10)) if few else None
-        size = size or variant.batch_size
-        if size not in ready.forwards:
-            ready.forwards[size] = compiled(network, data.all[:size])
-        forward = ready.forwards[size]
+    large = variant.teacher != "none" or not data.few
+    if data.images.is_cuda and large and not network.recorded:
+        record(network, data.all[: variant.batch_size])
     history = []
-    for epoch in learn(network, variant, data, seed, limits.each, forward):
+    for epoch in learn(network, variant, data, seed, limits.each):
         history.append(epoch)
         print(f"{key}: {epoch}", flush=True)
-    values["after"] = evaluate(network, variant, data)
-    values["gradient after"] = gradient_of(network, data, variant.C, seed)
+    values["after"], scores = evaluate(network, variant, data)
+    if limits.gradients:
+        values["gradient after"] = gradient_of(network, data, variant.C, seed)
     values["seconds"] = time.monotonic() - began
-    results.put(key, {**values, "history": history})
+    results.put(key, {**values, "history": history}, scores)
 
 
 def study(
@@ -637,25 +654,40 @@ def study(
     device: str,
     limits: Limits,
     *,
-    model: int,
     explore: bool,
 ) -> None:
-    """The variants with the published model of one seed, and by each seed other labels and random
-    numbers: on test images, or to `explore` on validation images, the last sixth of the training
-    images."""
+    """The variants, by each seed with another published model, other labels and random numbers: on
+    test images, or to `explore` on validation images, the last sixth of the training images."""
     spec = replace(scale.data, eval_split="validation") if explore else scale.data
     train, test = spec.load()
     file = RESULTS / scale.name / "models.zip"
-    published = read_model(file, f"gaussian-2layers-seed{model}")
-    assert published is not None
     prepared: dict[tuple[bool, int, int], Prepared] = {}
-    for labels in counts:
-        for seed in seeds:
+    for seed in seeds:
+        published = read_model(file, f"gaussian-2layers-seed{seed}")
+        assert published is not None
+        for labels in counts:
             data = Labelled.of(train, test, device, labels, seed)
             for name in names:
                 begins = "validation, " if explore else ""
                 key = f"{begins}{name}, {labels or 'all'} labels, seed {seed}"
                 measure(key, VARIANTS[name], published, data, seed, results, limits, prepared)
+    average(results.file.parent, np.asarray(test.labels), results)
+
+
+def average(folder: Path, labels: np.ndarray, results: Results) -> None:
+    """The error of the mean of the test scores over the seeds of every variant."""
+    groups: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.npz")):
+        groups.setdefault(re.sub(r", seed \d+$", "", file.stem), []).append(file)
+    means: dict[str, dict[str, Any]] = {}
+    for key, files in groups.items():
+        scores = [dict(np.load(file)) for file in files]
+        means[key] = {"seeds": len(files)} | {
+            name: 100 * float((sum(each[name] for each in scores).argmax(1) != labels).mean())
+            for name in scores[0]
+        }
+    results.content["means of scores"] = means
+    results.write()
 
 
 def main() -> None:
@@ -667,14 +699,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--explore", action="store_true", help="on validation images")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--model", type=int, default=0, help="the seed of the published model")
     parser.add_argument("--labels", type=int, nargs="+", default=[0, 1000], help="0: all")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seconds", type=float, default=3600.0, help="for everything")
     parser.add_argument("--each", type=float, default=600.0, help="for the passes of a training")
-    parser.add_argument("--compile", action="store_true", help="compile the network")
+    parser.add_argument("--gradients", action="store_true", help="measure where the gradient goes")
     given = parser.parse_args()
-    limits = Limits(time.monotonic() + given.seconds, given.each, given.compile)
+    limits = Limits(time.monotonic() + given.seconds, given.each, given.gradients)
     torch.set_float32_matmul_precision("high")
     study(
         read_scale(given.scale),
@@ -684,7 +715,6 @@ def main() -> None:
         Results(given.out),
         given.device,
         limits,
-        model=given.model,
         explore=given.explore,
     )
 

@@ -8,7 +8,7 @@ import shlex
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -28,17 +28,34 @@ class SpecError(WhatwhereError, ValueError):
     """An invalid setting."""
 
 
+class InvalidSetting(SpecError):
+    """A setting or an argument with a value that it cannot have, alone or next to others.
+
+    given     the values by name; or, where the names do not say it, a clause
+    expected  what they may be, as a clause
+    remedy    what else to do, in sentences; may be empty
+    """
+
+    def __init__(self, given: Mapping[str, object] | str, expected: str, remedy: str = "") -> None:
+        self.given = given if isinstance(given, str) else dict(given)
+        self.expected = expected
+        self.remedy = remedy
+        if not isinstance(given, str):
+            given = " with ".join(f"{name} = {shown(value)}" for name, value in given.items())
+        super().__init__(f"Got {given}; expected {expected}. {remedy}".rstrip())
+
+
 class SpecErrorAt(SpecError):
     """An invalid setting of a recipe.
 
-    where    the table that holds it, such as learning.1.inference
-    problem  what is wrong with it, as a clause
+    where  the table that holds it, such as learning.1.inference
+    error  what is wrong with it
     """
 
-    def __init__(self, where: str, problem: str) -> None:
+    def __init__(self, where: str, error: SpecError) -> None:
         self.where = where
-        self.problem = problem
-        super().__init__(f"In {where}: {problem}.")
+        self.error = error
+        super().__init__(f"In {where}: {as_clause(error)}.")
 
 
 class UnknownSetting(SpecError):
@@ -64,6 +81,91 @@ class UnknownSetting(SpecError):
 
 class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
+
+
+class InvalidImages(ImageError):
+    """Images, a mask or latents that a model or an operation does not support.
+
+    given     what was given, as a clause
+    expected  what is supported, as a clause
+    remedy    what else to do, in sentences; may be empty
+    """
+
+    def __init__(self, given: str, expected: str, remedy: str = "") -> None:
+        self.given = given
+        self.expected = expected
+        self.remedy = remedy
+        super().__init__(f"Got {given}; expected {expected}. {remedy}".rstrip())
+
+
+class WrongShape(ImageError):
+    """An array or a tensor of the wrong shape.
+
+    name      what it should be, such as "images" or "a mask"
+    given     its shape
+    expected  the shape that fits, as a clause
+    context   what it belongs to, as a clause; may be empty
+    """
+
+    def __init__(self, name: str, given: Iterable[int], expected: str, context: str = "") -> None:
+        self.name = name
+        self.given = tuple(given)
+        self.expected = expected
+        self.context = context
+        place = f" {context}" if context else ""
+        super().__init__(f"Got {name} of shape {list(self.given)}{place}; expected {expected}.")
+
+
+class NotFinite(ImageError):
+    """Values that are NaN or infinite.
+
+    name    what has them, such as "the images"
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name = name
+        self.remedy = remedy
+        super().__init__(
+            f"{name[0].upper()}{name[1:]} have NaN or infinite values; expected finite ones."
+            f" {remedy}"
+        )
+
+
+class BeyondRange(ImageError):
+    """Numbers whose computation exceeds the range of the dtype.
+
+    what    what exceeds it, as the beginning of a sentence
+    given   the largest numbers that are involved, by name
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, what: str, given: Mapping[str, float], remedy: str) -> None:
+        self.what = what
+        self.given = dict(given)
+        self.remedy = remedy
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in given.items())
+        super().__init__(f"{what}: {numbers}. {remedy}")
+
+
+class EmptySet(ImageError):
+    """A set without images."""
+
+    def __init__(self) -> None:
+        super().__init__("Got an empty set of images; expected at least one.")
+
+
+class UnexpectedArgument(ImageError):
+    """An argument that does not go with the images that are loaded.
+
+    name    the argument
+    source  what is loaded
+    """
+
+    def __init__(self, name: str, source: str, message: str) -> None:
+        self.name = name
+        self.source = source
+        super().__init__(message)
 
 
 class MissingColumn(ImageError):
@@ -129,6 +231,22 @@ class UnusableFile(WhatwhereError):
         super().__init__(f"{problem} {sentence(remedy)}")
 
 
+class DamagedFilters(RunError, SpecError):
+    """A model whose filters have NaN or infinite values.
+
+    layer  the lowest layer with such filters
+    path   the model's file; empty for a model in memory
+    """
+
+    def __init__(self, layer: int, path: str = "") -> None:
+        self.layer = layer
+        self.path = path
+        super().__init__(
+            f"The filters of layer {layer} of {path or 'the model'} have NaN or infinite values."
+            " Train the model again."
+        )
+
+
 class UnusableRunFile(UnusableFile, RunError):
     """An unusable file that the program wrote."""
 
@@ -139,6 +257,99 @@ class UnusableImageFile(UnusableFile, ImageError):
 
 class UnusableRecipe(UnusableFile, SpecError):
     """An unusable file of settings."""
+
+
+class UnknownName(WhatwhereError):
+    """A name that does not exist.
+
+    kind   what it should name, such as "engine"
+    given  the name
+    known  the names that exist
+    """
+
+    def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
+        self.kind = kind
+        self.given = given
+        self.known = tuple(known)
+        near = did_you_mean(given, self.known)
+        super().__init__(
+            f"Unknown {kind} {given!r}. Expected one of {', '.join(self.known)}.{near}"
+        )
+
+
+class UnknownChoice(UnknownName, SpecError):
+    """A name that no choice of a setting or of a command has."""
+
+
+class UnknownEngine(UnknownName, EngineError):
+    """A name that no engine has."""
+
+
+class UnknownModel(UnknownName, RunError):
+    """A name that no trained model has."""
+
+
+class UnknownDataset(UnknownName, ImageError):
+    """A name that no data set has."""
+
+
+class NotFound(WhatwhereError):
+    """A path at which there is nothing, or nothing that can be used.
+
+    kind    what was expected there, such as "model"
+    path    the path
+    reason  what is wrong, as a clause; may be empty
+    remedy  what to do, in sentences; may be empty
+    """
+
+    def __init__(
+        self, kind: str, path: str | os.PathLike[str], reason: str = "", remedy: str = ""
+    ) -> None:
+        self.kind = kind
+        self.path = os.fspath(path)
+        self.reason = reason
+        self.remedy = remedy
+        what = f"{kind} {self.path}" if kind else self.path
+        because = f": {reason}" if reason else ""
+        super().__init__(f"Cannot find {what}{because}. {remedy}".rstrip())
+
+
+class NoSuchRun(NotFound, RunError):
+    """No run, checkpoint or model at a path."""
+
+
+class NoSuchImages(NotFound, ImageError):
+    """No images at a path."""
+
+
+class NoSuchRecipe(NotFound, SpecError):
+    """No recipe at a path."""
+
+
+class Unreadable(ImageError):
+    """A file of images that the operating system does not let us read, or that changed.
+
+    path    the file
+    reason  why, as a clause
+    remedy  what to do, in sentences; may be empty
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, remedy: str = "") -> None:
+        self.path = os.fspath(path)
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"Cannot read {self.path}: {reason}. {remedy}".rstrip())
+
+
+class ChangedFile(ImageError):
+    """A file that changed after it was loaded.
+
+    path  the file
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        super().__init__(f"{self.path} changed after you loaded it. Load it again.")
 
 
 class UnknownFormat(WhatwhereError, ValueError):
@@ -180,8 +391,56 @@ class SlowEngineWarning(UserWarning):
     """No fast engine supports the problem, so 'auto' took the reference."""
 
 
+class NoFastEngine(SlowEngineWarning):
+    """Only the reference supports the problem.
+
+    reasons  why each of the others does not, by its name
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        super().__init__(
+            "Engine 'auto' chose 'reference', which is 10 to 20 times slower than the others,"
+            f" because they do not support this problem: {why}. Set engine='reference' to silence"
+            " this warning."
+        )
+
+
 class ConvergenceWarning(UserWarning):
-    """Inference took all its steps before the cost stopped changing."""
+    """Inference took all its steps before the cost stopped changing.
+
+    measure     the setting that was not reached: "tolerance" or "gap"
+    bound       its value
+    unfinished  the number of images that did not reach it, of `images`
+    steps       the number of steps
+    worst       the largest change of the cost per step, or the largest gap, relative to the cost
+    """
+
+    def __init__(
+        self, measure: str, bound: float, unfinished: int, images: int, steps: int, worst: float
+    ) -> None:
+        self.measure = measure
+        self.bound = bound
+        self.unfinished = unfinished
+        self.images = images
+        self.steps = steps
+        self.worst = worst
+        change = "the relative change of the cost per step is still up to {:.2g}"
+        advice = "Give more steps or a larger tolerance."
+        if measure == "gap":
+            change = "the duality gap is still up to {:.2g} of the cost"
+            advice = (
+                "Give more steps or a larger gap. In float32, gaps below about 1e-6 are rounding."
+            )
+        super().__init__(
+            f"{unfinished} of {images} images did not reach {measure} = {bound:g} in {steps} steps:"
+            f" {change.format(worst)}. {advice}"
+        )
+
+
+class EvenClassesWarning(UserWarning):
+    """One label a class left borders where rows are alike, so classes of even sizes were taken."""
 
 
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
@@ -208,9 +467,12 @@ def _is_ours(file: str) -> bool:
 def printable(text: object) -> str:
     r"""Return the text with control characters, line breaks and undecodable bytes written as
     escapes such as \x1b."""
+    words = str(text)
+    if words.isprintable():
+        return words
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
-        for char in str(text)
+        for char in words
     )
 
 
@@ -246,6 +508,15 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """
     close = nearest_names(given, known)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: at most 60 characters, on one line."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of more than 4,300 digits
+        return "a very large integer"
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def nearest_names(given: str, known: Iterable[str]) -> list[str]:

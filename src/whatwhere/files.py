@@ -49,6 +49,47 @@ LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
 
+class CannotWrite(RunError):
+    """A file that is not written, because that would destroy something.
+
+    path    the file
+    reason  "exists", "read" by the same command, "folder", or "twice" among the results
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, message: str) -> None:
+        self.path = os.fspath(path)
+        self.reason = reason
+        super().__init__(message)
+
+
+class DiskError(RunError):
+    """An error of the operating system, such as a full disk or a read-only folder.
+
+    reason  what the system says
+    path    the file, if the system names one
+    remedy  what to do, as a clause
+    """
+
+    def __init__(self, doing: str, error: OSError, remedy: str) -> None:
+        self.reason = error.strerror or str(error)
+        self.path = error.filename
+        self.remedy = remedy
+        where = f" ({error.filename})" if error.filename else ""
+        problem = sentence(f"{doing} failed: {self.reason}{where}")
+        super().__init__(f"{problem} {sentence(remedy)}")
+
+
+class Busy(RunError):
+    """A folder that another process holds.
+
+    path  the folder
+    """
+
+    def __init__(self, path: str | os.PathLike[str], message: str) -> None:
+        self.path = os.fspath(path)
+        super().__init__(message)
+
+
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Open a new file to write. When the block ends, its content replaces `path` in one step.
@@ -188,7 +229,7 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
     and on file systems without locks, nothing is held.
 
-    busy      the message of the RunError if another process holds it
+    busy      the message of the error if another process holds it
     patience  seconds to wait for that process
     """
     end = time.monotonic() + patience
@@ -199,7 +240,7 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise RunError(busy) from None
+                    raise Busy(folder, busy) from None
                 time.sleep(0.01)
             except OSError:  # a file system without such locks
                 break
@@ -208,14 +249,12 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(doing: str, remedy: str) -> Iterator[None]:
-    """Turn an error of the operating system (disk full, folder read-only, …) into a `RunError`
+    """Turn an error of the operating system (disk full, folder read-only, …) into a `DiskError`
     that says what to do."""
     try:
         yield
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        problem = sentence(f"{doing} failed: {error.strerror or error}{where}")
-        raise RunError(f"{problem} {sentence(remedy)}") from error
+        raise DiskError(doing, error, remedy) from error
 
 
 _DAMAGED = (
@@ -453,9 +492,11 @@ def claim(
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         # Only a folder of results has a record of who wrote what.
         origin = ", and this command did not write it" if folder is not None else ""
-        raise RunError(
+        raise CannotWrite(
+            others[0],
+            "exists",
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
-            " it with --overwrite (in Python: overwrite=True)."
+            " it with --overwrite (in Python: overwrite=True).",
         )
     _remove_dead_leftovers(paths, folder)
 
@@ -479,9 +520,11 @@ def _check_distinct(paths: list[Path]) -> None:
     """Raise a RunError where two results have the same file."""
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
-        raise RunError(
+        raise CannotWrite(
+            doubled[0],
+            "twice",
             f"Two results would have the same name, {printable(doubled[0])}. Rename one of their"
-            " sources."
+            " sources.",
         )
 
 
@@ -490,13 +533,17 @@ def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
     sources = {_identity(file) for file in inputs if os.path.isfile(file)}
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
-            raise RunError(
-                f"Cannot write to {printable(path)}: this command reads it. Choose another path."
+            raise CannotWrite(
+                path,
+                "read",
+                f"Cannot write to {printable(path)}: this command reads it. Choose another path.",
             )
         if os.path.isdir(path):
-            raise RunError(
+            raise CannotWrite(
+                path,
+                "folder",
                 f"Cannot write to {printable(path)}: it is a folder. Choose another name for the"
-                " file."
+                " file.",
             )
 
 

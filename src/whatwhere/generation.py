@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError, plural
+from whatwhere.errors import InvalidImages, WrongShape, plural
 from whatwhere.latents import Latents
 from whatwhere.model.solution import Solution
 from whatwhere.spec.checks import require_count
@@ -52,9 +52,8 @@ def generate(
         require_count(name, value)
     known = _similarity_maps(examples.features)
     if len(known) <= neighbours:
-        raise ImageError(
-            f"Got {plural(len(known), 'example')}; expected more than neighbours = {neighbours}."
-        )
+        given = plural(len(known), "example")
+        raise InvalidImages(given, f"more than neighbours = {neighbours}")
     generator = torch.Generator().manual_seed(seed)
     start = torch.randint(len(known), (count,), generator=generator).to(known.device)
     drawn = examples.latents[start]
@@ -114,10 +113,11 @@ def combine(
     if [tensor.shape for tensor in first.tensors()] != [
         tensor.shape for tensor in second.tensors()
     ]:
-        raise ImageError(
-            f"Got solutions with features {list(first.features.shape)} and"
-            f" {list(second.features.shape)}; expected two of the same model and the same number"
-            " of images of one size."
+        raise WrongShape(
+            "features",
+            second.features.shape,
+            "a solution of the same model and the same number of images of one size",
+            f"next to {list(first.features.shape)}",
         )
     others = iter(second.tensors())
     return first.map(lambda tensor: function(tensor, next(others)))

@@ -67,7 +67,9 @@ class Pace:
     def rate(self) -> str:
         """The pieces per second in words; '' if they are not known yet."""
         per_second = self.per_second
-        return "" if per_second is None else f"{per_second:,.3g}/s"
+        if per_second is None:
+            return ""
+        return f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"
 
     @property
     def time_left(self) -> str:

@@ -12,8 +12,9 @@ import whatwhere as ww
 from surfaces import save_pictures, surface
 from tiny_run import whatwhere
 from whatwhere.anomaly import AlarmsAfter, Change, Tolerance
+from whatwhere.anomaly.pictures import open_pictures
 from whatwhere.anomaly.tolerance import table_of
-from whatwhere.errors import SpecError
+from whatwhere.errors import ImageError, SpecError
 
 
 def test_a_rotation_is_that_of_scipy() -> None:
@@ -90,3 +91,26 @@ def test_fit_says_how_many_false_alarms_each_change_raises(tmp_path: Path) -> No
     facts = json.loads(whatwhere(*line, "--out", str(tmp_path / "b"), "--quiet", "--json"))
     assert facts["alarms_after"]["unchanged"][1] == 3
     assert set(facts["alarms_after"]) >= {"shifted by 2 pixels", "blurred by 1 pixel"}
+
+
+def test_what_a_shift_may_move_into_a_picture_has_no_influence() -> None:
+    model = ww.AnomalyDetector(tolerate=Tolerance(shift=3, copies=1)).fit(surface(8))
+    picture = surface(1, seed=5)
+    changed = picture.clone()
+    changed[..., :3] = 0.9
+    changed[..., -3:, :] = 0.1
+    found, again = (next(iter(model.detect(open_pictures(one)))) for one in (picture, changed))
+    assert found.score == again.score
+    height, width = picture.shape[-2:]
+    margin = torch.ones(height, width, dtype=torch.bool)
+    margin[3:-3, 3:-3] = False
+    assert (found.anomaly_map.isnan() == margin).all()
+    row, column = divmod(int(found.anomaly_map.nan_to_num(-9).argmax()), width)
+    patch = found.patch
+    assert patch.top <= row < patch.top + patch.height
+    assert patch.left <= column < patch.left + patch.width
+
+
+def test_a_picture_without_a_part_inside_the_margin_is_refused() -> None:
+    with pytest.raises(ImageError):
+        Tolerance(shift=4).window(torch.zeros(1, 20, 8))

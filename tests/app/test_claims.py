@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 import tiny_run as tiny
 import whatwhere as ww
+from raising import raises
 from tiny_run import PLAIN
 from whatwhere.app import app
 from whatwhere.errors import RunError
+from whatwhere.files import CannotWrite
 
 
 class Place(NamedTuple):
@@ -189,7 +191,7 @@ def test_decoded_pictures_do_not_replace_those_of_somebody_else(
 def test_a_model_does_not_replace_another_file(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_bytes(b"mine")
     model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))
-    with pytest.raises(RunError, match="exists already"):
+    with raises(CannotWrite, reason="exists"):
         ww.save(model, tmp_path / "labels.csv")
     ww.save(model, tmp_path / "labels.csv", overwrite=True)
     ww.save(model, tmp_path / "labels.csv")  # it is a model now

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import tiny_run as tiny
+from raising import Containing, raises
 from tiny_run import whatwhere
 from whatwhere.app import demo_run as demo
 from whatwhere.classification import describe_images
 from whatwhere.data import load
-from whatwhere.errors import RunError
+from whatwhere.files import CannotWrite, DiskError
 from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
 
 FILES = {
@@ -155,7 +156,7 @@ def test_a_demo_replaces_its_own_files_and_no_others_unless_interrupted(tmp_path
     (folder / "photos" / "cat.png").write_text("mine")
     _, second = run(folder)
     (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(RunError, match=r"model.safetensors exists already.*--overwrite"):
+    with raises(CannotWrite, path=Containing("model.safetensors"), reason="exists"):
         run(folder)
     run(folder, overwrite=True)
     assert {path.name for path in folder.iterdir()} == FILES | {"thesis.tex", "photos"}
@@ -169,7 +170,7 @@ def test_a_demo_replaces_its_own_files_and_no_others_unless_interrupted(tmp_path
 @pytest.mark.usefixtures("no_drawing")
 def test_a_file_that_is_no_result_of_a_demo_is_an_error_and_stays_as_it_was(tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
-    with pytest.raises(RunError, match=r"model.safetensors exists already.*--overwrite"):
+    with raises(CannotWrite, path=Containing("model.safetensors"), reason="exists"):
         run(tmp_path)
     assert content_of(tmp_path) == {"model.safetensors": b"mine"}
     run(tmp_path, overwrite=True)
@@ -196,7 +197,7 @@ def test_an_interrupted_demo_leaves_no_results(title, tmp_path):
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("a file")
     for folder in (tmp_path / "file", tmp_path / "file" / "demo", tmp_path / ("x" * 300)):
-        with pytest.raises(RunError, match=r"failed: .* Choose another folder"):
+        with raises(DiskError, remedy="choose another folder"):
             run(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -8,8 +8,10 @@ import pytest
 
 import tiny_run as tiny
 import whatwhere as ww
+from raising import Containing, raises
 from tiny_run import PLAIN, whatwhere
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import InvalidImages, InvalidSetting, SpecError
+from whatwhere.inference.learned_steps import NoLearnedSteps
 
 QUICK = ("--set", "batches=5", "--set", "batch_size=4", *PLAIN)
 
@@ -64,7 +66,7 @@ def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path)
     expected = ww.infer(ww.load(run), images, steps="learned", engine="reference").features
     assert (expected != 0).any()
     assert np.allclose(ww.load_codes(tmp_path / "codes.npz").features, expected.numpy(), atol=1e-6)
-    with pytest.raises(SpecError, match=r"--set inference\.… does not work with --preset learned"):
+    with raises(InvalidSetting, given="--set inference.… with --preset learned"):
         whatwhere(
             "encode",
             "digits",
@@ -100,7 +102,7 @@ def test_classify_describes_images_by_the_learned_steps(
 
 def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", tiny.bars(1)[0])
-    with pytest.raises(ImageError, match="expected at least 2"):
+    with raises(InvalidImages, given="1 image"):
         whatwhere("distill", run, "--images", tmp_path / "one.npy", *QUICK)
-    with pytest.raises(RunError, match=r"7 learned steps.*whatwhere distill .* --steps 7"):
+    with raises(NoLearnedSteps, remedy=Containing("whatwhere distill", "--steps 7")):
         whatwhere("svm", run / "bars.npz", run, "--preset", "learned-7", *PLAIN)

@@ -8,6 +8,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.classification.even_classes import borders
+from whatwhere.errors import EvenClassesWarning
 
 CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [6.0, 3.6]])
 
@@ -27,12 +28,16 @@ def labels_near(X: np.ndarray, places: np.ndarray) -> np.ndarray:
     return given
 
 
-def test_a_label_among_the_rows_of_another_class_is_noticed() -> None:
+def test_classes_are_even_where_a_label_lies_among_the_rows_of_another_class() -> None:
+    """Two labels lie in the first cloud; the second has none, yet its rows get its class."""
     X = clouds(200, 200, 200)
     astray = CENTRES.copy()
     astray[1] = 0.8, 0.0
-    with pytest.warns(UserWarning, match="borders"):
-        ww.GraphClassifier().fit(X, labels_near(X, astray))
+    with pytest.warns(EvenClassesWarning):
+        found = ww.GraphClassifier().fit(X, labels_near(X, astray))
+    assert found.label_distributions_.sum(1) == pytest.approx(1)
+    sizes = np.bincount(found.transduction_)
+    assert sizes.min() > 600 / 3 / 1.4
 
 
 @pytest.mark.parametrize("sizes", [(200, 200, 200), (400, 40, 160)])

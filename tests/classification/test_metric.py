@@ -184,7 +184,7 @@ def test_wrong_rows_and_settings_raise() -> None:
 
 
 def test_covariances_of_one_and_two_threads_give_the_same_metric() -> None:
-    v, threads, found = images(200), torch.get_num_threads(), []
+    v, threads, found = images(40), torch.get_num_threads(), []
     for count in (1, 2):
         torch.set_num_threads(count)
         found.append(fit_metric(describe, v, HOW, settings=MetricSettings(rank=5))(describe(v)))

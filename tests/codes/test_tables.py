@@ -7,6 +7,7 @@ import pytest
 
 from codes.test_code_files import solve, write
 from examples import SPECS
+from raising import raises
 from whatwhere.codes.files import Codes, load_codes
 from whatwhere.errors import MissingExtra
 from whatwhere.model import DeconvNet
@@ -44,5 +45,5 @@ def test_xarray_names_the_axes(codes: Codes) -> None:
 
 def test_a_package_that_is_missing_is_named(codes: Codes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "xarray", None)
-    with pytest.raises(MissingExtra, match="pip install xarray"):
+    with raises(MissingExtra, package="xarray"):
         codes.to_xarray()

@@ -3,8 +3,6 @@
 import io
 import os
 import struct
-import subprocess
-import sys
 import time
 import zipfile
 import zlib
@@ -18,10 +16,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data_files import write_idx
+from raising import Containing, raises, warns
+from tiny_training import process
 from whatwhere.data import load
-from whatwhere.data.arrays import NPY_MAGIC, open_npz, read_array, write_npz
+from whatwhere.data.arrays import (
+    NPY_MAGIC,
+    AmbiguousChannels,
+    UnclearAxes,
+    open_npz,
+    read_array,
+    write_npz,
+)
+from whatwhere.data.images import CountsDiffer
 from whatwhere.data.limits import limited
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, InvalidImages, NotFinite, Unreadable, UnusableImageFile
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...
     "shape", [(4,), (4, 4), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)]
 )
 def test_other_shapes_raise(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ImageError, match="shape"):
+    with pytest.raises(UnclearAxes):
         load(np.zeros(shape, np.uint8))
 
 
@@ -61,7 +69,7 @@ def test_other_shapes_raise(shape: tuple[int, ...]) -> None:
     "dtype", [np.int64, np.int32, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"]
 )
 def test_other_types_raise(dtype: str) -> None:
-    with pytest.raises(ImageError, match="values of type"):
+    with raises(InvalidImages, given=Containing("values of type")):
         load(np.zeros((2, 4, 4), dtype))
 
 
@@ -90,7 +98,7 @@ def test_the_same_images_in_every_kind_of_file(tmp_path: Path, grey: np.ndarray,
 
 def test_an_npz_of_other_arrays_raises(tmp_path: Path, grey: np.ndarray) -> None:
     np.savez(tmp_path / "a.npz", x=grey, y=np.arange(5))
-    with pytest.raises(ImageError, match="contains x, y; expected"):
+    with raises(InvalidImages, given=Containing("x, y")):
         load(tmp_path / "a.npz")
 
 
@@ -112,23 +120,25 @@ def test_labels_from_arrays_and_files(tmp_path: Path, grey: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "reason"),
+    ("labels", "error", "fields"),
     [
-        (np.arange(4), "5 images and 4 labels"),
-        (np.zeros(5), "one integer per image"),
-        (np.zeros((5, 10), int), "one integer per image"),
-        (["a"] * 5, "one integer per image"),
-        ("nowhere.idx", "No such file"),
+        (np.arange(4), CountsDiffer, {"images": 5, "labels": 4}),
+        (np.zeros(5), InvalidImages, {"expected": "one integer per image"}),
+        (np.zeros((5, 10), int), InvalidImages, {"expected": "one integer per image"}),
+        (["a"] * 5, InvalidImages, {"expected": "one integer per image"}),
+        ("nowhere.idx", Unreadable, {"path": "nowhere.idx"}),
     ],
 )
-def test_labels_that_do_not_fit_raise(grey: np.ndarray, labels: object, reason: str) -> None:
-    with pytest.raises(ImageError, match=reason):
+def test_labels_that_do_not_fit_raise(
+    grey: np.ndarray, labels: object, error: type[ImageError], fields: dict[str, object]
+) -> None:
+    with raises(error, **fields):
         load(grey, labels=labels)
 
 
 def test_a_file_of_labels_is_not_taken_for_images(tmp_path: Path) -> None:
     write_idx(tmp_path / "labels", np.arange(9, dtype=np.uint8))
-    with pytest.raises(ImageError, match="shape"):
+    with pytest.raises(UnclearAxes):
         load(tmp_path / "labels")
 
 
@@ -136,7 +146,7 @@ def test_nan_in_a_file_raises_when_it_is_loaded(tmp_path: Path) -> None:
     raw = np.zeros((300, 8, 8), np.float32)
     raw[299, 7, 7] = np.nan
     np.save(tmp_path / "a.npy", raw)
-    with pytest.raises(ImageError, match="finite"):
+    with pytest.raises(NotFinite):
         load(tmp_path / "a.npy")
 
 
@@ -150,13 +160,13 @@ def test_a_large_file_is_read_batch_by_batch(tmp_path: Path, little_memory) -> N
 
 
 def test_an_ambiguous_shape_warns_which_axis_holds_the_channels() -> None:
-    with pytest.warns(UserWarning, match=r"shape \(5, 3, 7, 3\); reading axis 1 as the 3 channels"):
+    with warns(AmbiguousChannels, shape=(5, 3, 7, 3)):
         assert load(np.zeros((5, 3, 7, 3), np.uint8)).shape == (3, 7, 3)
 
 
 def test_labels_that_do_not_fit_into_int64_raise(grey: np.ndarray) -> None:
     labels = np.array([0, 1, 2, 3, 2**64 - 1], np.uint64)
-    with pytest.raises(ImageError, match="the label 18446744073709551615; expected labels up to"):
+    with raises(InvalidImages, given=Containing("the label 18446744073709551615")):
         load(grey, labels=labels)
     assert load(grey, labels=labels % np.uint64(5)).labels is not None
 
@@ -167,7 +177,7 @@ def test_the_axis_of_the_channels_can_be_stated() -> None:
         np.testing.assert_array_equal(
             load(raw, channels=channels)[:].numpy(), expected / np.float32(255)
         )
-    with pytest.raises(ImageError, match="does not show which axis holds the channels"):
+    with raises(UnclearAxes, shape=raw.shape):
         load(raw)
 
 
@@ -269,35 +279,36 @@ def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, 
     write_idx(path, values)
     complete = path.read_bytes()
     path.write_bytes(complete + more)
-    with pytest.raises(ImageError, match="its header gives the shape"):
+    with raises(UnusableImageFile, reason=Containing("its header gives the shape")):
         read_array(path)
-    with pytest.raises(ImageError, match="its header gives the shape"):
+    with raises(UnusableImageFile, reason=Containing("its header gives the shape")):
         read_array(save_gzip(path, complete + more))
     path.write_bytes(save_gzip(path, complete).read_bytes() + b"!" + more)
-    with pytest.raises(ImageError, match="not a usable array file"):
+    with raises(UnusableImageFile, path=path, kind="array file"):
         read_array(path)
 
 
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ((2, 80000), r"looks like a recording of 2 channels.* --rate RATE"),
-        ((5000, 2), r"looks like a recording of 2 channels"),
-        ((700,), r"looks like a recording of 1 channel:"),
-        ((40, 60), r"For one picture, give array\[None\]\. For a recording: give its samples"),
+        ((2, 80000), "looks like a recording of 2 channels"),
+        ((5000, 2), "looks like a recording of 2 channels"),
+        ((700,), "looks like a recording of 1 channel:"),
+        ((40, 60), "For one picture, give array[None]. For a recording: give its samples"),
     ],
 )
 def test_an_array_of_too_few_axes_is_taken_for_what_it_looks_like(
     shape: tuple[int, ...], words: str
 ) -> None:
-    with pytest.raises(ImageError, match=words):
+    with raises(UnclearAxes, shape=shape) as caught:
         load(np.zeros(shape, np.float32))
+    assert words in str(caught.value)
 
 
 def test_a_file_of_text_is_named_as_text(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("Dear diary,\nit was good – today.\n" * 30)
-    with pytest.raises(ImageError, match=r"notes\.txt is text\. .* a recording \(\.wav, \.csv"):
-        load(tmp_path / "notes.txt")
+    (tmp_path / "notes.md").write_text("Dear diary,\nit was good – today.\n" * 30)
+    with raises(InvalidImages, given=f"{tmp_path / 'notes.md'}, a text"):
+        load(tmp_path / "notes.md")
 
 
 @settings(deadline=None)
@@ -324,17 +335,16 @@ def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: by
         (b"\0\0\x08\0", "or IDX file"),
         (b"\0\0\x08\5" + bytes(20), "or IDX file"),
         (b"\x89PNG\r\n\x1a\n", "or IDX file"),
-        (b"\0\0\x08\3" + bytes(11), "not a usable array file"),
-        (header(0, 28, 28), r"the shape \(0, 28, 28\) \(0 bytes"),
+        (b"\0\0\x08\3" + bytes(11), ""),
+        (header(0, 28, 28), "the shape (0, 28, 28) (0 bytes"),
         (header(2, 28, 0), "0 bytes"),
     ],
 )
 def test_a_bad_header_raises(path: Path, content: bytes, reason: str, save_gzip) -> None:
     path.write_bytes(content)
-    with pytest.raises(ImageError, match=reason) as caught:
+    with raises(UnusableImageFile, path=path, reason=Containing(reason)):
         read_array(path)
-    assert str(path) in str(caught.value)
-    with pytest.raises(ImageError, match=reason):
+    with raises(UnusableImageFile, reason=Containing(reason)):
         read_array(save_gzip(path, content))
 
 
@@ -344,11 +354,14 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     content = header(2**32 - 1, 1000, code=0x0E) + bytes(100)
     path.write_bytes(content)
     began = time.process_time()
-    with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives the shape"):
+    with (
+        little_memory(1 << 20),
+        raises(UnusableImageFile, reason=Containing("its header gives the shape")),
+    ):
         read_array(path)
     with (
         little_memory(1 << 20),
-        pytest.raises(ImageError, match="it decompresses to 34,359,738,360,000"),
+        raises(UnusableImageFile, reason=Containing("34,359,738,360,000")),
     ):
         read_array(save_gzip(path, content))
     assert time.process_time() - began < 1
@@ -362,7 +375,10 @@ def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memor
     )
     path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
     began = time.process_time()
-    with little_memory(4 << 20), pytest.raises(ImageError, match="its header gives the shape"):
+    with (
+        little_memory(4 << 20),
+        raises(UnusableImageFile, reason=Containing("its header gives the shape")),
+    ):
         read_array(path)
     assert time.process_time() - began < 2
 
@@ -371,7 +387,7 @@ def test_a_damaged_gzip_stream_raises(path: Path, save_gzip) -> None:
     compressed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
     compressed[-6] ^= 1  # in the checksum
     path.write_bytes(compressed)
-    with pytest.raises(ImageError, match="CRC check failed"):
+    with raises(UnusableImageFile, reason=Containing("CRC check failed")):
         read_array(path)
 
 
@@ -412,9 +428,9 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 
     content = npy_bytes(np.array([Trap()], dtype=object))
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(ImageError, match=r"Python objects"):
+    with raises(UnusableImageFile, reason=Containing("Python objects")):
         read_array(tmp_path / "a.npy")
-    with pytest.raises(ImageError, match="Python objects"):
+    with raises(UnusableImageFile, reason=Containing("Python objects")):
         load(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))
 
 
@@ -443,11 +459,13 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_bad_npy_header_raises(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(ImageError, match=r"a\.npy"):
+    with raises(ImageError) as caught:
         load(tmp_path / "a.npy")
+    assert str(tmp_path / "a.npy") in str(caught.value)
     compressed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ImageError, match=r"a\.npz"):
+    with raises(ImageError) as caught:
         load(compressed)
+    assert str(tmp_path / "a.npz") in str(caught.value)
 
 
 def test_only_the_requested_array_is_decompressed(
@@ -499,12 +517,10 @@ def test_what_decompresses_to_more_than_the_limit_raises(tmp_path: Path, save_gz
     with limited(decompressed=1000):
         zeros = np.zeros((5, 15, 15), np.uint8)
         np.savez_compressed(tmp_path / "bomb.npz", zeros)
-        with pytest.raises(
-            ImageError, match="it decompresses to 1,253 bytes; expected at most 1,000"
-        ):
+        with raises(UnusableImageFile, reason=Containing("1,253 bytes", "at most 1,000")):
             load(tmp_path / "bomb.npz")
         write_idx(tmp_path / "idx", zeros)
-        with pytest.raises(ImageError, match="it decompresses to 1,125 bytes"):
+        with raises(UnusableImageFile, reason=Containing("1,125 bytes")):
             read_array(save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes()))
 
 
@@ -513,17 +529,14 @@ def test_a_file_that_is_overwritten_after_it_was_loaded_changes_nothing(tmp_path
     values = np.random.default_rng(0).integers(0, 256, (50, 40, 40), np.uint8)
     np.save(tmp_path / "images.npy", values)
     write_idx(tmp_path / "images.idx", values)
-    script = (
-        "import sys, whatwhere as ww\n"
-        "for path in sys.argv[1:]:\n"
-        "    images = ww.data.load(path)\n"
-        "    open(path, 'r+b').truncate(200)\n"
-        "    print(round(float(images[:].sum()) * 255))"
-    )
-    paths = [str(tmp_path / "images.npy"), str(tmp_path / "images.idx")]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *paths], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    sums = [int(line) for line in done.stdout.split()]
-    np.testing.assert_allclose(sums, [int(values.sum())] * 2, atol=100)
+    for name in ("images.npy", "images.idx"):
+        reader = process(read_images_that_are_cut_off, tmp_path / name, int(values.sum()))
+        reader.join()
+        assert reader.exitcode == 0
+
+
+def read_images_that_are_cut_off(path: Path, expected: int) -> None:
+    images = load(path)
+    with path.open("r+b") as file:
+        file.truncate(200)
+    np.testing.assert_allclose(float(images[:].sum()) * 255, expected, atol=100)

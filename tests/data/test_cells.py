@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 
 import whatwhere as ww
-from whatwhere.data.cells import cell_pixels, stream_images
-from whatwhere.errors import ImageError
+from raising import Containing, raises, warns
+from whatwhere.data.cells import RowsBecomeSquares, UnusableCell, cell_pixels, stream_images
+from whatwhere.errors import InvalidImages, MissingColumn, NoSuchImages
 
 DIGITS = ww.data.load("digits").pixels[:6, 0]
 COLOUR = np.stack([DIGITS[:3], DIGITS[1:4], DIGITS[2:5]], -1)
@@ -70,22 +71,22 @@ def test_a_dataset_is_read_with_its_labels_and_classes() -> None:
     assert images.labels is not None
     assert images.labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert images.classes == ("odd", "even")
-    with pytest.raises(ImageError, match=r"data\.load\(table\)"):
+    with raises(InvalidImages, remedy=Containing("data.load(table)")):
         ww.infer(ww.load("mnist"), table(DIGITS))
 
 
 def test_pictures_of_several_sizes_and_colours_become_squares() -> None:
     pictures = [DIGITS[0], COLOUR[0][:20], DIGITS[1][4:]]
-    with pytest.warns(UserWarning, match="3 sizes"):
+    with warns(RowsBecomeSquares, sizes=3):
         images = ww.data.load(table(map(Image.fromarray, pictures)))
     assert images.shape == (3, 20, 20)
     assert ww.data.load(table(map(Image.fromarray, pictures)), size=10).shape == (3, 10, 10)
 
 
 def test_a_damaged_cell_names_its_row() -> None:
-    with pytest.raises(ImageError, match=r"Row 1, column 'scan'"):
+    with raises(UnusableCell, row=1, column="scan"):
         ww.data.load(table([png(DIGITS[0]), png(DIGITS[1])[:40]]))
-    with pytest.raises(ImageError, match="expected one of pictures"):
+    with raises(MissingColumn, known=("text",)):
         ww.data.load(Table([{"text": "a"}], {"text": object()}))
 
 
@@ -98,7 +99,7 @@ def test_a_list_of_files_is_read_in_its_order(tmp_path: Path) -> None:
     files.reverse()
     images = ww.data.load([str(file) for file in files])
     assert np.array_equal(images.pixels[:][:, 0], DIGITS[::-1])
-    with pytest.raises(ImageError, match="Cannot find"):
+    with raises(NoSuchImages, path=str(tmp_path / "none.png")):
         ww.data.load([files[0], tmp_path / "none.png"])
 
 

@@ -1,5 +1,6 @@
 """`load`: what each kind of source means, and the errors of a bad one."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,8 +8,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from whatwhere.data import Images, load, load_groups
-from whatwhere.errors import ImageError
+from raising import Containing, raises, warns
+from whatwhere.data import Images, NameOfTwo, load, load_groups
+from whatwhere.data.images import CountsDiffer
+from whatwhere.errors import (
+    BeyondRange,
+    ImageError,
+    InvalidImages,
+    NoSuchImages,
+    NotFinite,
+    UnexpectedArgument,
+    UnknownDataset,
+    Unreadable,
+)
 
 
 def test_the_default_split_is_for_training() -> None:
@@ -18,30 +30,37 @@ def test_the_default_split_is_for_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "reason"),
+    ("source", "options", "error", "fields"),
     [
-        ("nowhere", {}, "neither a file, nor a folder, nor the name of a data set"),
-        ("/dev/zero", {}, "Cannot read .*: it is a pipe, a socket or a device"),
-        ("digits", {"split": "validation"}, "no split 'validation'"),
-        ("digits", {"labels": [1]}, "has its own labels"),
-        (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "Only named data sets"),
+        ("nowhere", {}, NoSuchImages, {"path": "nowhere"}),
+        ("/dev/zero", {}, Unreadable, {"path": "/dev/zero"}),
+        ("digits", {"split": "validation"}, UnknownDataset, {"given": "validation"}),
+        ("digits", {"labels": [1]}, UnexpectedArgument, {"name": "labels"}),
+        (
+            np.zeros((2, 4, 4), np.uint8),
+            {"split": "train"},
+            UnexpectedArgument,
+            {"name": "split"},
+        ),
     ],
 )
-def test_bad_arguments_raise(source: object, options: dict, reason: str) -> None:
-    with pytest.raises(ImageError, match=reason):
+def test_bad_arguments_raise(
+    source: object, options: dict, error: type[ImageError], fields: dict[str, object]
+) -> None:
+    with raises(error, **fields):
         load(source, **options)
 
 
 def test_labels_are_not_given_twice(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(2))
     assert isinstance(load(tmp_path / "a.npz"), Images)
-    with pytest.raises(ImageError, match="has its own labels"):
+    with raises(UnexpectedArgument, name="labels", source=str(tmp_path / "a.npz")):
         load(tmp_path / "a.npz", labels=[0, 1])
 
 
 def test_labels_in_an_npz_that_do_not_match_raise(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(3))
-    with pytest.raises(ImageError, match=r"a\.npz has 2 images and 3 labels"):
+    with raises(CountsDiffer, name=str(tmp_path / "a.npz"), images=2, labels=3):
         load(tmp_path / "a.npz")
 
 
@@ -54,7 +73,7 @@ def test_a_file_that_cannot_be_opened_raises(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", deny)
-    with pytest.raises(ImageError, match=r"Cannot read .*a\.npy: Permission denied"):
+    with raises(Unreadable, path=str(tmp_path / "a.npy"), reason="Permission denied"):
         load(tmp_path / "a.npy")
 
 
@@ -62,22 +81,20 @@ def test_mnist_that_is_not_there_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
-    with pytest.raises(
-        ImageError, match=r"`whatwhere download mnist` \(with `--from FOLDER` if you have"
-    ):
+    with raises(NoSuchImages, remedy=Containing("`whatwhere download mnist`", "--from FOLDER")):
         load("mnist")
 
 
 def test_an_empty_path_raises() -> None:
-    with pytest.raises(ImageError, match="The path is empty"):
+    with raises(InvalidImages, given="an empty path"):
         load("")
 
 
 def test_a_name_that_is_too_long_raises() -> None:
     for name in ("x" * 300, "y" * 5000):
-        with pytest.raises(ImageError, match=r"Cannot read .*: File name too long"):
+        with raises(Unreadable, path=name, reason=os.strerror(errno.ENAMETOOLONG)):
             load(name)
-        with pytest.raises(ImageError, match=r"Cannot read .*: File name too long"):
+        with raises(Unreadable, path=name, reason=os.strerror(errno.ENAMETOOLONG)):
             load(np.zeros((2, 4, 4), np.uint8), labels=name)
 
 
@@ -87,7 +104,7 @@ def test_a_data_set_comes_before_a_path_of_its_name(
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "digits.npy", np.zeros((2, 4, 4), np.uint8))
     (tmp_path / "digits.npy").rename(tmp_path / "digits")
-    with pytest.warns(UserWarning, match=r"write '\./digits' for the path"):
+    with warns(NameOfTwo, name="digits"):
         assert load("digits").name == "digits/train"
     assert load("./digits").shape == load(Path("digits")).shape == (1, 4, 4)
 
@@ -103,7 +120,7 @@ def test_images_are_returned_as_they_are(grey: np.ndarray) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npy")
-    with pytest.raises(ImageError, match="a pipe, a socket or a device; expected a regular file"):
+    with pytest.raises(Unreadable):
         load(tmp_path / "pipe.npy")
 
 
@@ -134,7 +151,7 @@ def test_an_array_file_holds_a_mask_for_each_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 6, 5), (4, 5, 6), (4, 2, 6, 5)])
 def test_a_mask_of_another_shape_raises(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ImageError, match="expected 1 or 4 masks of 1 or 3 × 6 × 5"):
+    with raises(InvalidImages, expected="1 or 4 masks of 1 or 3 × 6 × 5"):
         load_groups(IMAGES, np.ones(shape, bool))
 
 
@@ -165,25 +182,25 @@ def test_a_palettes_transparent_entry_is_unknown(tmp_path: Path) -> None:
 def test_only_pictures_have_an_alpha_channel(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", IMAGES)
     for source in (IMAGES, tmp_path / "a.npy"):
-        with pytest.raises(ImageError, match="needs pictures with an alpha channel"):
+        with raises(UnexpectedArgument, name="mask"):
             load_groups(source, "alpha")
 
 
 def test_nan_is_unknown_on_request(tmp_path: Path) -> None:
     values = np.where(KNOWN, IMAGES, np.nan)
     np.save(tmp_path / "a.npy", values)
-    with pytest.raises(ImageError, match="nan"):
+    with pytest.raises(NotFinite):
         load_groups(tmp_path / "a.npy", None)
     [(images, mask)] = load_groups(tmp_path / "a.npy", "nan")
     assert mask is None
     np.testing.assert_array_equal(images[:], values)
     np.testing.assert_array_equal(images.subset(np.array([2]))[0], values[2])
     np.save(tmp_path / "b.npy", np.where(KNOWN, np.inf, np.nan)[None])
-    with pytest.raises(ImageError, match="inf"):
+    with pytest.raises(BeyondRange):
         load_groups(tmp_path / "b.npy", "nan")
 
 
 def test_a_split_may_follow_the_name() -> None:
     assert load("digits:test").fingerprint == load("digits", split="test").fingerprint
-    with pytest.raises(ImageError, match="digits has no split 'half'"):
+    with raises(UnknownDataset, given="half", known=("train", "test")):
         load("digits:half")

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from raising import Containing, raises, warns
 from tiny_run import PLAIN, whatwhere
-from whatwhere.data import Images, load, load_for_training, load_groups, mixed
-from whatwhere.data.mixed import NOT_RECORDED, Recorded
-from whatwhere.errors import ImageError
+from whatwhere.data import Images, SeveralSizesCropped, load, load_for_training, load_groups, mixed
+from whatwhere.data.images import FewBits
+from whatwhere.data.mixed import NOT_RECORDED, PicturesBecomeSquares, Recorded, TooSmall
+from whatwhere.errors import InvalidImages
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
 from whatwhere.spec import LineSearch, Recipe
@@ -63,9 +65,7 @@ def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_picture
 
 
 def test_a_folder_of_several_sizes_is_cropped_for_training_with_a_warning(folder: Path) -> None:
-    with pytest.warns(
-        UserWarning, match="pictures of 2 sizes. Training uses 9 crops of 20 × 20 from 3 pictures"
-    ):
+    with warns(SeveralSizesCropped, sizes=2):
         images, masks = load_for_training(folder)
     assert (len(images), masks) == (9, None)
     (folder / "b.png").unlink()
@@ -106,9 +106,7 @@ def test_deep_pictures_of_twelve_bits_among_others(tmp_path: Path) -> None:
 
     Image.fromarray(np.full((20, 20), 2048, np.uint16)).save(tmp_path / "deep.png")
     Image.fromarray(np.full((20, 20, 3), 128, np.uint8)).save(tmp_path / "colour.png")
-    with pytest.warns(
-        UserWarning, match="16-bit pixels that use only 12 bits. Using 4095 as white"
-    ):
+    with warns(FewBits, bits=12, white=4095):
         images = load(tmp_path)
     assert (images.shape, images.pixels.dtype) == ((3, 20, 20), np.uint16)
     torch.testing.assert_close(
@@ -135,7 +133,7 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
 
 
 def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="pictures of 2 sizes, from 20 to 60 pixels"):
+    with warns(PicturesBecomeSquares, side=20):
         images = load(folder)
     values = images[:].numpy() * 255
     assert values.shape == (3, 3, 20, 20)
@@ -151,12 +149,10 @@ def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) ->
 
 
 def test_small_pictures_are_left_out(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="Leaving out 2 pictures smaller than 32 × 32"):
+    with warns(TooSmall, count=2, size=32):
         crops = random_crops(folder, 32)
     assert set(np.rint(crops[:][:, 0].numpy() * 255).ravel()) == {ord("b")}
-    with pytest.raises(
-        ImageError, match=r"64 × 64: no picture is large enough\. Give a size of at most 40"
-    ):
+    with raises(InvalidImages, expected=Containing("at most 40")):
         random_crops(folder, 64)
 
 
@@ -178,7 +174,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
         },
     )
     (tmp_path / "recipe.toml").write_text(to_toml(recipe))
-    with pytest.warns(UserWarning, match="uses 9 crops of 20 × 20 from 3 pictures"):
+    with warns(SeveralSizesCropped, sizes=2):
         whatwhere(
             "train",
             folder,
@@ -189,7 +185,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
             "--quiet",
             *PLAIN,
         )
-    with pytest.warns(UserWarning, match="uses 9 crops of 20 × 20 from 3 pictures"):
+    with warns(SeveralSizesCropped, sizes=2):
         trained = train(folder, recipe, options=TrainingOptions(engine="reference", device="cpu"))
     expected = train(
         random_crops(folder), recipe, options=TrainingOptions(engine="reference", device="cpu")
@@ -200,7 +196,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
 
 def words_of_warning(folder: Path, recorded: Recorded = NOT_RECORDED) -> str:
     """The warning about the sizes of the pictures in a folder."""
-    with pytest.warns(UserWarning, match="sizes") as caught:
+    with pytest.warns(PicturesBecomeSquares) as caught:
         load(folder, recorded=recorded)
     assert len(caught) == 1
     return str(caught[0].message).removeprefix(f"{folder.name} has ")

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import whatwhere as ww
+from raising import Containing, raises
 from tiny_run import whatwhere
 from whatwhere.commands.inputs import source_of
 from whatwhere.data import catalogue, models
 from whatwhere.data.catalogue import CATALOGUE
-from whatwhere.errors import RunError
+from whatwhere.errors import NoSuchRun, UnknownModel
 from whatwhere.model import load as load_file
 
 NAMES = ("digits-demo", "fashion", "mnist", "photographs")
@@ -60,13 +61,10 @@ def test_a_run_or_a_file_of_that_name_comes_first(
 
 
 def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
-    with pytest.raises(
-        RunError, match=r"'minst'.*no model of that name.*digits-demo, fashion, mnist, photographs"
-    ):
+    known = ("digits-demo", "fashion", "mnist", "photographs")
+    with raises(NoSuchRun, path="minst", remedy=Containing(", ".join(known))):
         ww.load("minst")
-    with pytest.raises(
-        RunError, match=r"Expected one of digits-demo, fashion.*Did you mean 'mnist'\?"
-    ):
+    with raises(UnknownModel, given="minst", known=known):
         ww.models.path("minst")
 
 

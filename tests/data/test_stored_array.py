@@ -1,8 +1,6 @@
 """Arrays that stay in their files: what an index reads, and what happens when the file changes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import whatwhere as ww
+from raising import raises
+from tiny_training import process
 from whatwhere.data.arrays import read_array
 from whatwhere.data.limits import limited
 from whatwhere.data.stored_array import StoredArray, with_new_axis
-from whatwhere.errors import ImageError
+from whatwhere.errors import ChangedFile, Unreadable
 
 SHAPE = (4, 3, 1, 50)
 PARTS = [
@@ -70,9 +70,9 @@ def test_a_new_axis_is_that_of_numpy(axis: int, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     array = stored(tmp_path, np.zeros((3, 4)))
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+    with pytest.raises(IndexError):
         array[3]
-    with pytest.raises(IndexError, match="a step of 2"):
+    with pytest.raises(IndexError):
         array[:, ::2]
 
 
@@ -86,11 +86,11 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
     values = np.zeros(1000, np.float32)
     array = stored(tmp_path, values)
     os.utime(tmp_path / "a.npy", ns=(0, 0))
-    with pytest.raises(ImageError, match=r"a\.npy changed after you loaded it\. Load it again"):
+    with raises(ChangedFile, path=str(tmp_path / "a.npy")):
         array[:10]
     array = stored(tmp_path, values)
     (tmp_path / "a.npy").unlink()
-    with pytest.raises(ImageError, match="which you loaded: No such file"):
+    with raises(Unreadable, path=str(tmp_path / "a.npy")):
         array[:10]
 
 
@@ -103,20 +103,17 @@ def test_a_recording_that_is_cut_off_after_loading_is_an_error(suffix: str, tmp_
         np.save(path, samples)
     else:
         pytest.importorskip("scipy.io.wavfile").write(path, 1000, samples)
-    script = (
-        "import sys, whatwhere as ww, whatwhere.errors\n"
-        "signals = ww.data.load(sys.argv[1], signals=True)\n"
-        "open(sys.argv[1], 'r+b').truncate(200)\n"
-        "try:\n"
-        "    signals.recording(0)[:, :, 100_000:]\n"
-        "except ww.errors.ImageError as error:\n"
-        "    print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "changed after you loaded it" in done.stdout
+    reader = process(read_a_recording_that_is_cut_off, path)
+    reader.join()
+    assert reader.exitcode == 0
+
+
+def read_a_recording_that_is_cut_off(path: Path) -> None:
+    signals = ww.data.load(path, signals=True)
+    with path.open("r+b") as file:
+        file.truncate(200)
+    with raises(ChangedFile, path=str(path)):
+        signals.recording(0)[:, :, 100_000:]
 
 
 def test_a_long_recording_has_the_fingerprint_of_its_array(tmp_path: Path) -> None:

@@ -136,10 +136,7 @@ def test_steps_that_do_not_suffice_give_one_warning_that_says_how_many_images() 
     model = DeconvNet(SPECS["1 layer"], seed=0).to(torch.float64)
     images = random_images(model.spec, n=5)
     images[3] = 0
-    with pytest.warns(
-        ConvergenceWarning,
-        match=r"4 of 5 images did not reach tolerance = 1e-09 in 30 steps.*up to",
-    ) as w:
+    with pytest.warns(ConvergenceWarning) as w:
         infer(
             model,
             images,
@@ -147,7 +144,9 @@ def test_steps_that_do_not_suffice_give_one_warning_that_says_how_many_images() 
             engine="reference",
             batch_size=2,
         )
-    assert len(w) == 1
+    said = [warning.message for warning in w]
+    fields = [(w.measure, w.bound, w.unfinished, w.images, w.steps) for w in said]
+    assert fields == [("tolerance", 1e-9, 4, 5, 30)]
 
 
 def test_the_change_is_that_of_the_last_block_per_step() -> None:

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from examples import SPECS, random_images
+from raising import raises
 from whatwhere.engines import get_engine, resolve, unsupported_reasons
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.reference import ista
 from whatwhere.engines.triton import engine as triton_engine
 from whatwhere.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
-from whatwhere.errors import EngineError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
@@ -219,10 +220,9 @@ def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
 def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
     spec = InferenceSpec(steps=1)
-    with pytest.raises(
-        EngineError, match=r"Engine 'triton' does not support this: .*(CUDA|not installed)"
-    ):
+    with raises(UnsupportedProblem, engine="triton") as caught:
         infer(model, images, spec, engine="triton")
+    assert re.search("CUDA|not installed", caught.value.reason)
     assert resolve("auto", Problem(model, images, Phase(layer=1), spec)).name != "triton"
     assert unsupported_reasons(Problem(model, images, Phase(layer=1), spec))["triton"] is not None
 

@@ -9,10 +9,11 @@ from sklearn.linear_model import Lasso
 from torch import Tensor
 
 import whatwhere as ww
+from raising import raises
 from whatwhere.engines import get_engine, resolve
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.convergence import solve
 from whatwhere.engines.cpu import greedy
-from whatwhere.errors import EngineError
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
 
@@ -250,8 +251,9 @@ def test_problems_that_it_does_not_support() -> None:
             "penalty.alpha = 0.5",
         ),
     ):
-        with pytest.raises(EngineError, match=f"Engine 'greedy' does not support this: .*{why}"):
+        with raises(UnsupportedProblem, engine="greedy") as caught:
             get_engine("greedy").solve(problem)
+        assert why in caught.value.reason
         assert resolve("auto", problem).name != "greedy"
     assert resolve("auto", Problem(model, v, ww.Phase(layer=1), CODING)).name == "greedy"
 

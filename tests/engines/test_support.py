@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 import torch
 
+from raising import raises
 from whatwhere.engines import ENGINES, get_engine
+from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.support import ANY, Kinds, Only, Support, settings_of
 from whatwhere.errors import EngineError
 from whatwhere.inference import infer
@@ -276,5 +278,6 @@ def test_an_engine_that_is_asked_for_by_name_says_what_it_does_not_support() -> 
     pytest.importorskip("numba")
     model = DeconvNet(replace(MODEL, layers=(replace(MODEL.layers[0], pool_maps=2),)))
     problem = Problem(model, torch.zeros(1, 1, 8, 8), Phase(layer=1))
-    with pytest.raises(EngineError, match=r"'cpu'.*model\.layers\.1\.pool_maps = 2 \(it sup"):
+    with raises(UnsupportedProblem, engine="cpu") as caught:
         get_engine("cpu").solve(problem)
+    assert caught.value.reason.startswith("model.layers.1.pool_maps = 2 (it supports")

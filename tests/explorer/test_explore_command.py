@@ -16,10 +16,12 @@ import pytest
 from PIL import Image
 
 import tiny_run as tiny
+from raising import raises
 from tiny_run import whatwhere
 from whatwhere import models
-from whatwhere.errors import RunError
+from whatwhere.errors import UnusableRunFile
 from whatwhere.explorer import command as explore
+from whatwhere.files import DiskError
 from whatwhere.html import server
 
 
@@ -66,7 +68,7 @@ def test_a_hostile_file_name_stays_text(tmp_path: Path) -> None:
 def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> None:
     broken = tmp_path / "model.safetensors"
     broken.write_bytes(models.path("mnist").read_bytes()[:1000] + b"</script>")
-    with pytest.raises(RunError, match="not a usable model file"):
+    with raises(UnusableRunFile, kind="model file"):
         whatwhere("explore", broken, "--out", tmp_path / "page.html", "--quiet")
     assert not (tmp_path / "page.html").exists()
 
@@ -88,7 +90,7 @@ def test_a_full_disk_is_an_error_that_names_the_page(
         "engine=reference",
         "--quiet",
     )
-    with pytest.raises(RunError, match=r"page\.html failed: No space left on device"):
+    with raises(DiskError, reason=os.strerror(errno.ENOSPC)):
         whatwhere("explore", *options)
     assert list(tmp_path.iterdir()) == []
 
@@ -135,7 +137,7 @@ def test_the_page_is_served_at_the_port_that_is_given(monkeypatch: pytest.Monkey
     )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-        with pytest.raises(OSError, match="in use"):
+        with raises(OSError, errno=errno.EADDRINUSE):
             whatwhere("explore", "--port", port, "--examples", "1")
     whatwhere("explore", "--port", port, "--examples", "1")
     assert ports == [port]

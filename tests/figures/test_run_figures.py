@@ -1,7 +1,9 @@
 """`whatwhere figures`: on run folders and model files, what it writes, and its errors."""
 
 import base64
+import errno
 import json
+import os
 import re
 from collections import Counter
 
@@ -14,13 +16,14 @@ from typer.testing import CliRunner
 
 import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
+from raising import Containing, raises
 from whatwhere.app import app
 from whatwhere.app.figures import _choose_images
 from whatwhere.data import load
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import RunError, UnknownChoice
 from whatwhere.figures import RunFigures
 from whatwhere.figures.run_figures import Section, _training_settings, report
-from whatwhere.files import RECORD
+from whatwhere.files import RECORD, CannotWrite, DiskError
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
 from whatwhere.spec.toml import to_toml
@@ -152,14 +155,14 @@ def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(
     first, _, images = runs
     (tmp_path / "file").touch()
     monkeypatch.setattr("whatwhere.figures.run_figures.infer", None)
-    with pytest.raises(RunError, match=r"failed: Not a directory .*Choose another folder"):
+    with raises(DiskError, reason=os.strerror(errno.ENOTDIR), remedy="choose another folder"):
         figures(first, images, "--out", tmp_path / "file" / "figures")
 
 
 def test_a_file_that_cannot_be_written_raises_an_error(runs, tmp_path):
     first, _, images = runs
     (tmp_path / "out" / "filters.png").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"filters\.png: it is a folder"):
+    with raises(CannotWrite, path=Containing("filters.png"), reason="folder"):
         figures(first, images, "--only", "filters", "--out", tmp_path / "out")
 
 
@@ -172,11 +175,9 @@ def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(tmp_path):
 def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_has(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    with pytest.raises(
-        SpecError, match=r"'mona-lisa' of first. Expected one of composite, reconstructions, "
-    ):
+    with raises(UnknownChoice, kind="figure of first", given="mona-lisa"):
         RunFigures(read_run(first), images).draw("mona-lisa")
-    with pytest.raises(SpecError, match=r"'where-1' of second. Expected one of composite"):
+    with raises(UnknownChoice, kind="figure of second", given="where-1"):
         RunFigures(read_run(second), images).draw("where-1")
     with pytest.raises(RunError, match="no such folder"):
         read_run(tmp_path / "nowhere")

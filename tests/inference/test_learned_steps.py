@@ -11,8 +11,16 @@ from safetensors.torch import save_file
 
 import whatwhere as ww
 from examples import SPECS, random_images
-from whatwhere.errors import RunError, SpecError
-from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
+from raising import raises
+from whatwhere.errors import InvalidSetting, UnusableRunFile, command
+from whatwhere.inference.learned_steps import (
+    FORMAT,
+    LearnedSteps,
+    NoLearnedSteps,
+    StepsOfAnotherModel,
+    read_steps,
+    saved_steps,
+)
 from whatwhere.model import DeconvNet
 from whatwhere.model.checksums import checksum
 from whatwhere.spec import InferenceSpec, Phase, Schedule, StepSpec
@@ -72,11 +80,9 @@ def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None
     assert learned.save(tmp_path / "one.safetensors").name == "one.inference-2.safetensors"
     assert list(saved_steps(tmp_path / "one.safetensors")) == [2]
     assert saved_steps(tmp_path / "two.safetensors") == {}
-    with pytest.raises(
-        RunError,
-        match=r"two\.safetensors has no .* learned steps: none\. Run `whatwhere distill .*two",
-    ):
+    with raises(NoLearnedSteps, known=()) as caught:
         LearnedSteps.load(tmp_path / "two.safetensors")
+    assert command("whatwhere", "distill", tmp_path / "two.safetensors") in caught.value.remedy
 
 
 def test_the_most_steps_are_taken_unless_a_number_is_given(
@@ -90,7 +96,7 @@ def test_the_most_steps_are_taken_unless_a_number_is_given(
     assert LearnedSteps.load(path, 1).spec == one.spec
     for name, steps in {"learned": 2, "learned-1": 1, "learned-2": 2}.items():
         assert len(ww.infer(model, IMAGES, steps=name, engine="reference").stats.step) == steps
-    with pytest.raises(RunError, match=r"3 learned steps.*inference-1.safetensors and inference-2"):
+    with raises(NoLearnedSteps, known=(1, 2)):
         ww.infer(model, IMAGES, steps="learned-3")
 
 
@@ -113,28 +119,29 @@ def test_steps_of_another_model_are_an_error_that_names_the_file(
     path, learned = saved
     other = DeconvNet(SPECS["2 layers"], seed=4)
     ww.save(other, path)
-    with pytest.raises(
-        RunError, match=r"inference-2\.safetensors belong to another model.*distill .*--steps 2"
-    ):
+    with raises(StepsOfAnotherModel) as caught:
         ww.infer(ww.load(path), IMAGES, steps="learned")
-    with pytest.raises(RunError, match="the learned steps belong to another model"):
+    assert caught.value.name.endswith("inference-2.safetensors")
+    assert "--steps 2" in caught.value.remedy
+    with raises(StepsOfAnotherModel, name="the learned steps"):
         ww.infer(other, IMAGES, steps=learned)
 
 
 def test_what_contradicts_learned_steps_is_an_error(saved: tuple[Path, LearnedSteps]) -> None:
     path, learned = saved
-    with pytest.raises(RunError, match="needs a model from a file"):
+    with raises(NoLearnedSteps, known=()):
         ww.infer(MODEL, IMAGES, steps="learned")
     for other in (
         {"spec": InferenceSpec(lam=7.0)},
         {"plan": [Phase(layer=1, update_pooling=(1,))]},
     ):
-        with pytest.raises(SpecError, match="steps with spec or plan; expected steps alone"):
+        with raises(InvalidSetting) as caught:
             ww.infer(MODEL, IMAGES, steps=learned, **other)  # type: ignore[arg-type]
+        assert other.items() <= caught.value.given.items()
     for steps in ("learnt", "learned-0", "learned-x", 5.0):
-        with pytest.raises(SpecError, match="expected 'learned', or 'learned-5'"):
+        with raises(InvalidSetting, given={"steps": steps}):
             ww.infer(ww.load(path), IMAGES, steps=steps)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="with a schedule"):
+    with raises(InvalidSetting, expected="a schedule of at least 1 step"):
         LearnedSteps(InferenceSpec(), "")
 
 
@@ -145,9 +152,7 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
     for damaged in (whole[:40], whole.replace(b"0.002", b"0.003")):
         assert damaged != whole
         file.write_bytes(damaged)
-        with pytest.raises(
-            RunError, match=r"inference-2\.safetensors is not a usable file of learned steps"
-        ):
+        with raises(UnusableRunFile, path=file, kind="file of learned steps"):
             read_steps(file)
     settings = json.dumps({"spec": {"lam": 1.0}})
     for metadata, reason in (
@@ -161,8 +166,9 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
         ),
     ):
         save_file({}, file, metadata=metadata)
-        with pytest.raises(RunError, match=reason):
+        with raises(UnusableRunFile, path=file) as caught:
             read_steps(file)
+        assert caught.value.reason.startswith(reason)
 
 
 def test_the_steps_that_ship_belong_to_their_model_and_reach_the_cost_of_30_plain_ones() -> None:

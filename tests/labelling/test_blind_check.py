@@ -63,3 +63,7 @@ def test_when_all_pictures_are_checked_the_error_is_known() -> None:
     assert (low, high) == (0.1, 0.1)
     words = MeasuredError(wrong=3, pictures=30, labels=10, left=3000).words
     assert words.startswith("Measured: 10 % wrong, between 3 and 26 % (3 of 30 pictures")
+    assert words.endswith("Label more pictures, and check again.")
+    words = MeasuredError(wrong=1, pictures=30, labels=10, left=3000).words
+    assert words.startswith("Done: 3 % wrong, between 1 and 17 %")
+    assert words.endswith("Save the classifier, or export the classes.")

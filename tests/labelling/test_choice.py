@@ -6,6 +6,7 @@ import torch
 import whatwhere as ww
 from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import Description, joined_description, plain_description
+from whatwhere.labelling.neighbourhood import Neighbourhood
 from whatwhere.views import Colour, Edges
 
 
@@ -51,3 +52,14 @@ def test_learned_features_come_next_to_views_as_a_view_of_their_own() -> None:
     assert first.graph.classifier.weights_.names == ("colour", "edges", "learned")
     assert second.graph.classifier.weights_ is None
     assert third.graph.classifier.weights_.names == ("colour", "edges")
+
+
+def test_a_graph_keeps_its_last_spread_for_the_election() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    graph = Neighbourhood(torch.from_numpy(rows))
+    said = {0: "a", 1: "b"}
+    first = graph.spread(said)
+    assert graph.spread(dict(said)) is first
+    others = graph.spread({0: "b", 1: "a"})
+    assert (others.probabilities != first.probabilities).any()
+    np.testing.assert_array_equal(graph.spread(said).probabilities, first.probabilities)

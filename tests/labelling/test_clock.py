@@ -46,3 +46,26 @@ def test_the_recent_rate_counts_and_time_is_never_up_before_the_end() -> None:
         assert clock.progress.seconds == pytest.approx((1000 - 601) / 10)
         advance(399)
         assert clock.progress.words.endswith("about 10 s left")
+
+
+def test_a_stage_that_begins_keeps_the_time_of_the_stage_before() -> None:
+    time = Time()
+    clock = Clock([1.0, 1.0], now=time)
+    with clock.stage("describing the pictures", 100, short="describing") as advance:
+        for _ in range(10):
+            time.seconds += 1
+            advance(10)
+    time.seconds += 40
+    with clock.stage("learning", 100):
+        assert clock.progress is not None
+        assert clock.progress.words == "2 of 2 · learning · about 10 s left", "10 s, 40 s ago"
+    clock = Clock([1.0, 3.0], now=time)
+    with clock.stage("describing the pictures", 100, short="describing") as advance:
+        for _ in range(10):
+            time.seconds += 1
+            advance(10)
+        assert clock.progress is not None
+        assert clock.progress.words == "1 of 2 · describing · about 30 s left"
+    time.seconds += 5
+    with clock.stage("learning", 100):
+        assert clock.progress.words == "2 of 2 · learning · about 20 s left"

@@ -1,5 +1,7 @@
 """Descriptions of pictures that are there at once, and those that follow."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.classification.settings import Distortions
+from whatwhere.data import Images
+from whatwhere.data.images import LazyPixels
 from whatwhere.errors import SpecError
 from whatwhere.labelling.descriptions import (
     Behind,
@@ -92,3 +96,17 @@ def test_words_and_callables_are_views_and_weights_are_said() -> None:
         ww.Labelling(pictures, features=["colours"])
     with pytest.raises(SpecError):
         ww.Labelling(pictures, features=["colour", "colour"])
+
+
+def test_fewer_pictures_are_described_first_if_decoding_takes_long() -> None:
+    slow = Images(LazyPixels((1000, 1, 8, 8), np.dtype(np.uint8), _slow_zeros), None, "slow")
+    fast = Images(np.zeros((1000, 1, 8, 8), np.uint8), None, "fast")
+    settings = PlainSettings(first=600, fewest=5, seconds=0.1)
+    assert settings.for_pictures(fast).first == 600
+    assert 5 <= settings.for_pictures(slow).first <= 10
+    assert replace(settings, seconds=0.01).for_pictures(slow).first == 5
+
+
+def _slow_zeros(rows: np.ndarray) -> np.ndarray:
+    time.sleep(0.01 * len(rows))
+    return np.zeros((len(rows), 1, 8, 8), np.uint8)

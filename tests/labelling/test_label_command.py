@@ -16,9 +16,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import tiny_run as tiny
+from programs import fail_without
 from tiny_run import whatwhere
+from tiny_training import process
 from whatwhere.app import app
-from whatwhere.errors import RunError, SpecError
+from whatwhere.commands.inputs import source_of
+from whatwhere.data.mixed import PicturesBecomeSquares
+from whatwhere.errors import InvalidSetting, RunError, SpecError
 from whatwhere.labelling.command import _LabelViews, read_to_label
 from whatwhere.labelling.session import Labelling
 from whatwhere.learning import TrainingOptions, train
@@ -41,17 +45,19 @@ def test_label_scales_pictures_to_the_given_size_and_then_as_its_model(tmp_path:
 
     on_cpu = TrainingOptions(engine="reference", device="cpu")
     train(squares, tiny.recipe(), tmp_path / "labels.run", options=on_cpu)
+    assert source_of(tmp_path / "labels.run") == str(folder)
     with pytest.warns(UserWarning, match="16 pixels, like the pictures that the run learned from"):
         assert read_to_label(str(folder), None, out, None).shape == (1, 16, 16)
-    with pytest.warns(UserWarning, match="like the pictures that the run learned from"):
+    with pytest.warns(PicturesBecomeSquares):
         session = Labelling(folder, labels=out, options=on_cpu)
     assert session.images is not None
     assert session.images.shape == (1, 16, 16)
 
     with pytest.raises(SpecError, match=r"learned from squares of 16 pixels\. For --size 20"):
         whatwhere("label", folder, "--size", "20", "--out", out)
-    with pytest.raises(SpecError, match="--size scales pictures"):
+    with pytest.raises(InvalidSetting) as unused:
         read_to_label("digits", None, tmp_path / "others.csv", 16)
+    assert "--size" in unused.value.given
 
 
 @pytest.mark.parametrize("others", [0, 2])
@@ -89,19 +95,9 @@ def test_an_export_counts_the_imported_labels_and_estimates_the_error(
 
 
 def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported() -> None:
-    code = (
-        "import sys; from whatwhere.app import main\n"
-        "try: main()\n"
-        "except SystemExit: print('sklearn' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "label", "no-such-folder"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Cannot find no-such-folder" in done.stderr
-    assert done.stdout.strip() == "False"
+    ended = process(fail_without, "sklearn", ["label", "no-such-folder"])
+    ended.join()
+    assert ended.exitcode == 0
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "predictions.csv", "few.csv", "other.json"])

@@ -231,6 +231,19 @@ def test_a_label_that_others_contradict_looks_wrong() -> None:
     assert session.suspects() == []
 
 
+def test_different_labels_of_near_doubles_look_wrong() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    rows[7] = rows[3] + 1e-3
+    session = ww.Labelling(rows)
+    session.label({3: "a", 20: "b", 30: "a", 40: "b"})
+    assert not {3, 7} & {one.row for one in session.suspects()}
+    session.label({7: "b"})
+    found = {one.row: one.expected for one in session.suspects()[:2]}
+    assert found == {3: "b", 7: "a"}
+    session.label({7: "a"})
+    assert not {3, 7} & {one.row for one in session.suspects() if one.probability == 1}
+
+
 def test_pictures_far_from_all_others_are_suggested_last() -> None:
     rows, y = blobs()
     far = 30 * np.random.default_rng(1).normal(size=(8, rows.shape[1])).astype(rows.dtype)

@@ -10,10 +10,12 @@ import torch
 
 import tiny_training as tiny
 import whatwhere as ww
-from whatwhere.errors import SpecError
+from raising import raises
+from whatwhere.errors import InvalidSetting
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.learning import defaults, trainer
 from whatwhere.learning.defaults import DefaultRules, choose_defaults
+from whatwhere.learning.trainer import ChosenSettings
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec
 from whatwhere.spec.penalty import Power
@@ -112,8 +114,10 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(
     }
     monkeypatch.setattr(defaults, "read_recipe", lambda name: override(read_recipe(name), small))
     v = digits(20)
-    with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
+    with pytest.warns(ChosenSettings) as said:
         run = ww.train(v, options=tiny.OPTIONS)
+    (chosen,) = [one.message.chosen for one in said]
+    assert chosen.image_count == 8
     recipe, count, *_ = few(v)
     expected = ww.train(v, recipe, image_count=count, options=tiny.OPTIONS)
     assert tiny.same_filters(run.model, expected.model)
@@ -128,9 +132,7 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(
 
 
 def test_a_recipe_in_the_place_of_the_images_is_named() -> None:
-    with pytest.raises(
-        SpecError, match=r"a recipe of type Tensor; expected train\(images, recipe\)"
-    ):
+    with raises(InvalidSetting, given="a recipe of type Tensor"):
         ww.train(ww.Recipe.paper(), digits(2))
 
 

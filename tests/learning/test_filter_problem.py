@@ -10,11 +10,23 @@ from examples import SPECS, filter_problem, random_images, random_latents
 from operators import draw
 from whatwhere.engines import REFERENCE
 from whatwhere.engines.reference.filter_map import FilterMap
+from whatwhere.inference import infer
 from whatwhere.latents import Latents
-from whatwhere.learning.filter_problem import project_filters, solve_filters
+from whatwhere.learning import TrainingStopped
+from whatwhere.learning.filter_problem import along_sphere, project_filters, solve_filters
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
-from whatwhere.spec import LayerSpec, LearningSpec, ModelSpec, Phase
+from whatwhere.spec import (
+    EveryEpoch,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    Phase,
+    Recipe,
+    Sum,
+)
 
 NAMES = [
     "1 layer, colour",
@@ -119,6 +131,77 @@ def test_a_filter_that_would_vanish_keeps_its_values() -> None:
     ]
     assert torch.equal(project_filters(model, 1, new[0]).filters[0], model.filters[0])
     assert (project_filters(model, 1, new[1]).filters[0] != model.filters[0]).any()
+
+
+@pytest.mark.parametrize("name", ["1 layer, colour", "2 layers"])
+def test_along_the_sphere_it_is_the_best_step_that_keeps_the_lengths(name: str) -> None:
+    """Against a dense least-squares solution over the directions that are orthogonal to every
+    filter."""
+    model, v, latents = problem(name, 8)
+    k = model.spec.depth
+    f = model.filters[k - 1]
+    A = FilterMap(filter_problem(model, v, latents), k)
+    within = (0, 2, 3) if model.spec.normalise == "filter" else (2, 3)
+    free = model.connectivity[k - 1][:, :, None, None].expand_as(f)
+    units = torch.eye(f.numel(), dtype=torch.float64).view(-1, *f.shape) * free
+    own = (units * f).sum([d + 1 for d in within], keepdim=True)
+    tangents = units - own * f / f.square().sum(within, keepdim=True).clamp(min=1e-12)
+    dense = torch.stack([A(tangent).flatten() for tangent in tangents], 1)
+    rest = (v - A(f)).flatten()
+    best = torch.linalg.lstsq(dense, rest[:, None], driver="gelsd").solution
+    least = (dense @ best - rest[:, None]).square().sum()
+    found = solve_filters(
+        model, k, lambda: [(v, latents, None)], 300, along_sphere(model, k, lambda total: total)
+    )
+    step = found - f
+    torch.testing.assert_close((step * f).sum(within), torch.zeros_like((step * f).sum(within)))
+    reached = (A(found) - v).square().sum()
+    assert abs(float(reached - least)) <= 1e-8 * float(least)
+
+
+def test_a_dictionary_learned_along_the_sphere_has_a_lower_cost() -> None:
+    """With signed codes of ℓ1, where a step by the paper mostly changes the lengths of the
+    filters."""
+    layer = LayerSpec(maps=4, filter_size=5, pool_size=1, pooling=Sum())
+    inference = InferenceSpec(lam=5.0, steps=5, step=LineSearch(momentum=True), pooling_step=0.0)
+    spec = ModelSpec(layers=(layer,), nonnegative=False)
+    generator = torch.Generator().manual_seed(3)
+    v = torch.randn(1, 1, 16, 16, generator=generator).cumsum(2).cumsum(3)
+    v = (v - v.mean()) / v.std()
+    costs = {}
+    for name, tangent, memory in (
+        ("paper", False, 0.0),
+        ("sphere", True, 0.0),
+        ("both", True, 0.5),
+    ):
+        update = EveryEpoch(reset_at=(), direction_memory=memory)
+        learning = LearningSpec(inference=inference, epochs=10, update=update, tangent=tangent)
+        recipe = Recipe(model=spec, learning=(learning,), inference=inference, batch_size=1)
+        model = tiny.train(recipe, v).model
+        sparse = InferenceSpec.coding(lam=5.0, gap=1e-2)
+        costs[name] = float(infer(model, v, sparse, engine="reference").stats.cost[-1])
+    assert costs["sphere"] < 0.95 * costs["paper"]
+    assert costs["both"] < costs["sphere"]
+
+
+def test_the_memory_of_a_change_survives_an_interruption(tmp_path) -> None:
+    recipe = tiny.recipe(epochs=3)
+    update = EveryEpoch(reset_at=(), direction_memory=0.5)
+    layers = tuple(replace(layer, update=update, tangent=True) for layer in recipe.learning)
+    recipe = replace(recipe, learning=layers)
+    whole = tiny.train(recipe, tiny.images()).model
+    plain = tuple(replace(layer, update=EveryEpoch(reset_at=())) for layer in layers)
+    assert whole != tiny.train(replace(recipe, learning=plain), tiny.images()).model
+    resume = False
+    while True:
+        try:
+            options = {"resume": resume, "stop": tiny.StopAfter(7), "checkpoint_every": 1}
+            parted = tiny.train(recipe, tiny.images(), tmp_path / "run", **options).model
+            break
+        except TrainingStopped:
+            resume = True
+    assert resume
+    assert parted == whole
 
 
 def test_batches_add_up() -> None:

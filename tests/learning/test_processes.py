@@ -14,8 +14,9 @@ import pytest
 import torch
 
 import tiny_training as tiny
-from whatwhere.engines.devices import choose_device
-from whatwhere.errors import RunError, SpecError
+from raising import raises
+from whatwhere.engines.devices import TooFewDevices, choose_device
+from whatwhere.errors import InvalidSetting, RunError, SpecError
 from whatwhere.learning import TrainingStopped, processes
 from whatwhere.learning.processes import Meeting, ProcessesDiffer, ProcessGroup
 from whatwhere.model import load
@@ -239,7 +240,7 @@ def test_a_stream_with_less_than_an_image_for_each_process_raises(tmp_path):
 
     recipe = tiny.stream_recipe(batch_size=2)
     require_shares(recipe, 12, ProcessGroup(world_size=2))
-    with pytest.raises(SpecError, match="batches of 2 images with 3 processes"):
+    with raises(InvalidSetting, given="batches of 2 images with 3 processes"):
         require_shares(recipe, 12, ProcessGroup(world_size=3))
 
 
@@ -338,7 +339,7 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
     assert choose_device("cuda:1") == torch.device("cuda:1")
     assert choose_device("auto", engine="cpu") == torch.device("cpu")
     monkeypatch.setenv("LOCAL_RANK", "4")
-    with pytest.raises(SpecError, match="Process 4 of this machine has no GPU: the machine has 4"):
+    with raises(TooFewDevices, process=4, count=4):
         choose_device("auto")
 
 

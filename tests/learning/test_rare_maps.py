@@ -7,7 +7,8 @@ import torch
 
 import tiny_training as tiny
 from examples import SPECS, random_images, random_latents
-from whatwhere.errors import SpecError
+from raising import raises
+from whatwhere.errors import InvalidSetting
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.latent_store import LatentStore
@@ -106,7 +107,7 @@ def test_maps_that_are_pooled_together_cannot_split() -> None:
     learning = tuple(
         replace(each, update=EveryEpoch(split_until=3)) for each in Recipe.paper(spec).learning
     )
-    with pytest.raises(SpecError, match="split_until = 3 at layer"):
+    with raises(InvalidSetting, expected="split_until = 0 there"):
         replace(Recipe.paper(spec), learning=learning)
 
 

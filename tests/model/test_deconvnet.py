@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 
 import whatwhere as ww
 from examples import SPECS, random_images, random_latents
+from raising import raises
 from whatwhere.engines.reference.pooling_update import start_pooling
-from whatwhere.errors import EngineError, ImageError, SpecError
+from whatwhere.errors import (
+    EngineError,
+    ImageError,
+    InvalidImages,
+    InvalidSetting,
+    NotFinite,
+    WrongShape,
+)
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.deconvnet import NegativeImages
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Power
@@ -174,25 +183,27 @@ def test_any_architecture_fits_together(
     torch.testing.assert_close(torch.sum(down * images), torch.sum(latents.p * up))
 
 
-BAD_IMAGES = {
-    "a list": ([[0.0]], "Got list"),
-    "wrong rank": (torch.zeros(28, 28), r"shape \[28, 28\]"),
-    "wrong channels": (
-        torch.zeros(1, 3, 8, 8),
-        r"\[1, 3, 8, 8\]; expected a float tensor \[N, 1, H, W\]",
+EXPECTED = "a float tensor [N, 1, H, W]"
+BAD_IMAGES: dict[str, tuple[Any, type[ImageError], dict[str, Any]]] = {
+    "a list": ([[0.0]], InvalidImages, {"given": "list", "expected": EXPECTED}),
+    "wrong rank": (torch.zeros(28, 28), WrongShape, {"given": (28, 28), "expected": EXPECTED}),
+    "wrong channels": (torch.zeros(1, 3, 8, 8), WrongShape, {"given": (1, 3, 8, 8)}),
+    "integers": (
+        torch.zeros(1, 1, 8, 8, dtype=torch.uint8),
+        InvalidImages,
+        {"given": "images of torch.uint8", "remedy": "Divide bytes by 255."},
     ),
-    "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "Divide bytes by 255"),
-    "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or infinite"),
-    "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or infinite"),
-    "negative": (torch.full((1, 1, 8, 8), -0.5), r"down to -0\.5"),
-    "no pixels": (torch.zeros(1, 1, 0, 8), r"\[1, 1, 0, 8\]"),
+    "NaN": (torch.full((1, 1, 8, 8), torch.nan), NotFinite, {"name": "the images"}),
+    "Inf": (torch.full((1, 1, 8, 8), torch.inf), NotFinite, {"name": "the images"}),
+    "negative": (torch.full((1, 1, 8, 8), -0.5), NegativeImages, {"lowest": -0.5}),
+    "no pixels": (torch.zeros(1, 1, 0, 8), WrongShape, {"given": (1, 1, 0, 8)}),
 }
 
 
 @pytest.mark.parametrize("name", BAD_IMAGES)
 def test_bad_images_are_refused(name: str) -> None:
-    images, message = BAD_IMAGES[name]
-    with pytest.raises(ImageError, match=message):
+    images, error, fields = BAD_IMAGES[name]
+    with raises(error, **fields):
         DeconvNet(SPECS["1 layer"]).check_images(images)
 
 
@@ -224,9 +235,9 @@ def test_a_model_is_an_immutable_value() -> None:
     assert model != other
     assert model != model.to(torch.float64)
     assert model != "a model"
-    with pytest.raises(AttributeError, match="cannot assign"):
+    with pytest.raises(AttributeError):
         model.filters = other.filters
-    with pytest.raises(AttributeError, match="cannot delete"):
+    with pytest.raises(AttributeError):
         del model.spec
     with pytest.raises(TypeError):
         model.filters[0] = other.filters[0]
@@ -255,7 +266,7 @@ def test_a_model_may_have_other_filters_on_the_pass_up() -> None:
     assert untied.with_upward(None) == model
     for copied in (untied.to(torch.float64).to(torch.float32), pickle.loads(pickle.dumps(untied))):
         assert copied == untied
-    with pytest.raises(SpecError, match="filters of 1 layer and connectivity of 2 layers"):
+    with raises(InvalidSetting, given={"layers of filters": 1, "of connectivity": 2}):
         model.with_upward(upward[:1])
 
 
@@ -270,26 +281,36 @@ def test_the_repr_names_every_layer() -> None:
 MALFORMED = {
     "a layer is missing": (
         lambda f, c: (f[:1], c),
-        "filters of 1 layer and connectivity of 2 layers",
+        {"layers of filters": 1, "of connectivity": 2},
     ),
     "wrong filter size": (
         lambda f, c: ([f[0][..., :2], f[1]], c),
-        r"Layer 1 has filters \[1, 3, 3, 2\]",
+        {"layers.1.filters": [1, 3, 3, 2]},
     ),
-    "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), "Layer 2 has filters"),
-    "integers": (lambda f, c: ([f[0].int(), f[1].int()], c), "torch.int32"),
-    "two dtypes": (lambda f, c: ([f[0], f[1].double()], c), "torch.float64"),
-    "connectivity of floats": (lambda f, c: (f, [c[0].float(), c[1]]), "of torch.float32"),
-    "connectivity turned": (lambda f, c: (f, [c[0].T, c[1]]), r"connectivity \[3, 1\]"),
+    "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), {"layers.2.filters": [4, 3, 3]}),
+    "integers": (
+        lambda f, c: ([f[0].int(), f[1].int()], c),
+        {"layers.1.filters.dtype": torch.int32},
+    ),
+    "two dtypes": (
+        lambda f, c: ([f[0], f[1].double()], c),
+        {"layers.2.filters.dtype": torch.float64},
+    ),
+    "connectivity of floats": (
+        lambda f, c: (f, [c[0].float(), c[1]]),
+        {"layers.1.connectivity.dtype": torch.float32},
+    ),
+    "connectivity turned": (lambda f, c: (f, [c[0].T, c[1]]), {"layers.1.connectivity": [3, 1]}),
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
     model = DeconvNet(SPECS["2 layers"])
-    change, message = MALFORMED[name]
-    with pytest.raises(SpecError, match=message):
+    change, wrong = MALFORMED[name]
+    with raises(InvalidSetting) as caught:
         DeconvNet.from_parts(model.spec, *change(model.filters, model.connectivity))
+    assert wrong.items() <= caught.value.given.items()
 
 
 @pytest.mark.parametrize(
@@ -297,14 +318,15 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
     ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))],
 )
 def test_a_device_that_is_not_there_raises(device: str) -> None:
-    with pytest.raises(EngineError, match="Use 'cpu'"):
+    with pytest.raises(EngineError):
         DeconvNet(SPECS["1 layer"]).to(device)
 
 
 @pytest.mark.parametrize("use", [lambda m: m(torch.zeros(1, 1, 8, 8)), lambda m: m.parameters()])
 def test_what_people_expect_of_a_module_says_what_to_write(use: Any) -> None:
-    with pytest.raises(TypeError, match="SparseCode2d"):
+    with raises(TypeError) as caught:
         use(ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=2),))))
+    assert "ww.nn.SparseCode2d" in str(caught.value)
 
 
 def test_a_model_is_no_network_and_says_what_to_write() -> None:

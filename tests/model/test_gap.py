@@ -5,7 +5,9 @@ import torch
 
 import whatwhere as ww
 from examples import SPECS, random_images
-from whatwhere.errors import ConvergenceWarning, SpecError
+from raising import raises
+from whatwhere.engines import get_engine
+from whatwhere.errors import ConvergenceWarning, InvalidSetting
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.gap import relative_gap
@@ -25,10 +27,8 @@ def problem(name: str, masked: bool) -> Problem:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", ["2 layers", "2 layers, signed", "1 layer, colour"])
 def test_the_gap_bounds_the_distance_from_the_minimum(name: str, masked: bool) -> None:
-    from whatwhere.engines import REFERENCE
-
     given = problem(name, masked)
-    least = REFERENCE.solve(given)
+    least = get_engine("cpu").solve(given)  # which takes a thousandth of the reference's time
     minimum = given.objective(least.latents).cost
     assert float(relative_gap(given, least.latents).max()) < 1e-6
     for share in (0.0, 0.5, 0.9, 1.1):
@@ -41,12 +41,13 @@ def test_the_gap_bounds_the_distance_from_the_minimum(name: str, masked: bool) -
 
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_inference_ends_once_the_gap_is_reached(engine: str) -> None:
-    model, images = ww.load("mnist"), ww.data.load("digits")[:4]
+    model = DeconvNet(SPECS["1 layer"])
+    images = random_images(SPECS["1 layer"], 3, 7, 6).float()
     solutions = [
-        infer(model, images, InferenceSpec.coding(lam=2.0, gap=gap), engine=engine)
-        for gap in (0.2, 0.05)
+        infer(model, images, InferenceSpec.coding(lam=5.0, gap=gap), engine=engine)
+        for gap in (0.2, 0.001)
     ]
-    for solution, gap in zip(solutions, (0.2, 0.05), strict=True):
+    for solution, gap in zip(solutions, (0.2, 0.001), strict=True):
         assert solution.stats.gap is not None
         assert (solution.stats.gap <= gap).all()
     assert len(solutions[0].stats.step) < len(solutions[1].stats.step)
@@ -55,7 +56,8 @@ def test_inference_ends_once_the_gap_is_reached(engine: str) -> None:
 
 def test_a_gap_that_is_not_reached_is_a_warning_and_needs_a_convex_penalty() -> None:
     model, images = ww.load("mnist"), ww.data.load("digits")[:2]
-    with pytest.warns(ConvergenceWarning, match="did not reach gap"):
+    with pytest.warns(ConvergenceWarning) as warned:
         infer(model, images, InferenceSpec.coding(gap=1e-5, steps=3), engine="reference")
-    with pytest.raises(SpecError, match=r"penalty\.alpha = 1"):
+    assert [warning.message.measure for warning in warned] == ["gap"]
+    with raises(InvalidSetting, given={"gap": 1e-3, "penalty": ww.Power(alpha=0.5)}):
         InferenceSpec(gap=1e-3, penalty=ww.Power(alpha=0.5))

@@ -27,6 +27,14 @@ WINDOWS = [
     ((3, 2), (2, 1), (0, 1), True),
     ((1, 2), (2, 3), (0, 1), True),
     ((5, 4), (5, 4), (0, 0), True),
+    ((5, 4), (2, 1), (1, 2), True),
+]
+# of maps so wide that rows of regions are whole vectors, and so high that a plane has several tiles
+WIDE = [
+    ((2, 2), (2, 2), (0, 0), False),
+    ((3, 3), (2, 2), (1, 1), True),
+    ((4, 4), (2, 2), (2, 2), False),
+    ((3, 3), (1, 1), (1, 1), False),
 ]
 
 
@@ -82,6 +90,16 @@ def test_values_and_gradients_are_those_of_the_plain_form(
             ].double().norm()
             assert error < TOLERANCE[dtype], (name, layout, power)
         assert ours["p"].stride() == expected["p"].stride()
+
+
+@pytest.mark.parametrize("window", WIDE)
+def test_values_and_gradients_of_wide_maps_are_those_of_the_plain_form(window: tuple) -> None:
+    size, stride, padding, ceil = window
+    z = torch.randn(1, 2, 37, 71, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    regions = Regions((2, 37, 71), (1, *size), (1, *stride), (0, *padding), ceil)
+    ours, expected = (outputs(form, z, regions, MomentFit()) for form in (fused, plain))
+    for name, value in ours.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-9, atol=1e-9, msg=name)
 
 
 def test_its_derivatives_are_right() -> None:

@@ -172,14 +172,14 @@ def compile_kernels() -> None:
     for dtype, size, stride, last in (
         (torch.float32, (2, 2), (2, 2), False),
         (torch.bfloat16, (1, 3), (1, 2), True),
-        (torch.float64, (1, 2), (1, 3), False),
-        (torch.float32, (3, 3), (2, 2), False),
+        (torch.float64, (3, 3), (2, 2), False),
     ):
         z = torch.zeros(2, 3, 8, 8, dtype=dtype)
         z = (z.contiguous(memory_format=torch.channels_last) if last else z).requires_grad_()
         regions = Regions((3, 8, 8), (1, *size), (1, *stride))
-        alone, _ = fused.fit_pool(z, regions, MomentFit(), False)
-        torch.autograd.grad(alone, z, alone)
+        if size == (2, 2):  # without the variables: a kernel of its own for pairs alone
+            alone, _ = fused.fit_pool(z, regions, MomentFit(), False)
+            torch.autograd.grad(alone, z, alone)
         p, where = fused.fit_pool(z, regions, MomentFit(), True)
         torch.autograd.grad((p, where.mu), z, (p, where.mu))
         theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))

@@ -81,7 +81,10 @@ def browser() -> Iterator[Any]:
         )
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as api:
-        launched = api.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = api.chromium.launch(
+            executable_path=found,
+            args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"],
+        )
         yield launched
         launched.close()
 

@@ -13,6 +13,7 @@ from PIL import Image
 import tiny_run as tiny
 import whatwhere as ww
 from pages.opened import Opened
+from whatwhere.data.pictures import SkippedFiles
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.page import LabelPage
 from whatwhere.spec.execution import TrainingOptions
@@ -43,7 +44,7 @@ class Served:
 
     def page(self) -> LabelPage:
         """The page of a new session."""
-        with pytest.warns(UserWarning, match=r"skipped .*notes\.txt \(not a picture\)"):
+        with pytest.warns(SkippedFiles):
             images = ww.data.load(self.pictures)
 
         def make(stage: Any) -> ww.Labelling:

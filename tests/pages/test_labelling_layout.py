@@ -12,6 +12,7 @@ from PIL import Image
 import whatwhere as ww
 from pages.labelled import GivenRows, press, serving, until_said
 from pages.opened import Opened
+from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.page import LabelPage
 
@@ -36,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         width, height = SIZES[number % len(SIZES)]
         noise = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
         Image.fromarray(noise).save(pictures / f"{number:02d}.png")
-    with pytest.warns(UserWarning, match="3 sizes"):
+    with pytest.warns(PicturesBecomeSquares):
         images = ww.data.load(pictures)
     rows = generator.normal(size=(COUNT, 3)).astype(np.float32)
     shown = LabelPage(lambda _: GivenRows(images, rows), "sizes", folder / "classifier")
@@ -229,6 +230,7 @@ def test_twelve_classes_leave_everything_for_a_label_in_sight(
     shown, server = session
     assert shown.session is not None
     shown.session.label({row: f"class {row}" for row in range(2, 14)})
+    shown.behind_words = "3 of 4 · describing the pictures · about 120 min left"
     shown.revision += 1
     size = {"width": 1280, "height": 720}
     with Opened(browser, server.url, viewport=size) as opened:
@@ -239,6 +241,9 @@ def test_twelve_classes_leave_everything_for_a_label_in_sight(
             assert box["y"] >= 0, name
             assert box["y"] + box["height"] <= 720, name
         assert boxes["#picture"]["height"] <= 0.3 * 720
+        behind, menu = opened.box("#behind"), opened.box("#undo")
+        assert opened.text("#behind") == shown.behind_words
+        assert behind["x"] + behind["width"] <= menu["x"], "the time that is left is seen whole"
         panel = opened.box("#classes-panel")
         none = boxes[".none-row .class"]
         assert none["y"] + none["height"] <= panel["y"] + panel["height"]

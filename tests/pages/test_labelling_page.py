@@ -31,6 +31,10 @@ from pages.labelled import (
     until_said,
 )
 from pages.opened import Opened, needs_node
+from whatwhere.data import Images
+from whatwhere.data.images import LazyPixels
+from whatwhere.data.mixed import PicturesBecomeSquares
+from whatwhere.data.pictures import SkippedFiles
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -376,39 +380,39 @@ def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
     press(tab, "<Escape>")
 
 
-def test_few_large_pictures_are_read_at_a_time_for_a_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whatwhere.labelling import thumbnails
-    from whatwhere.labelling.thumbnails import SessionPictures
+def test_few_large_pictures_are_read_at_a_time_for_a_sheet() -> None:
+    from whatwhere.labelling.thumbnails import PictureSizes, SessionPictures
 
-    images = ww.data.load(np.random.default_rng(0).integers(0, 256, (7, 60, 50), np.uint8))
-    whole = SessionPictures(images).sheet(0)
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 1, 60, 50), np.uint8)
+    whole = SessionPictures(Images(pixels, None, "seven")).sheet(0)
     read = []
-    monkeypatch.setattr(thumbnails, "READ_VALUES", 2 * 60 * 50)
-    small_pictures = thumbnails.small_pictures
 
-    def counted(some: Any, side: int) -> Any:
-        read.append(len(some))
-        return small_pictures(some, side)
+    def read_some(rows: np.ndarray) -> np.ndarray:
+        read.append(len(rows))
+        return pixels[rows]
 
-    monkeypatch.setattr(thumbnails, "small_pictures", counted)
-    assert SessionPictures(images).sheet(0) == whole
+    lazy = Images(LazyPixels(pixels.shape, pixels.dtype, read_some), None, "seven")
+    few = PictureSizes(values=2 * 60 * 50)
+    assert SessionPictures(lazy, few).sheet(0) == whole
     assert read == [2, 2, 2, 1]
 
 
 def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Path) -> None:
-    from whatwhere.labelling.thumbnails import LARGEST_SIDE, SessionPictures
+    from whatwhere.labelling.thumbnails import PictureSizes, SessionPictures
 
     generator = np.random.default_rng(0)
     sizes = ((300, 500), (3000, 100), (64, 64))
     for number, size in enumerate(sizes):
         noise = generator.integers(0, 256, (*size, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
-    with pytest.warns(UserWarning, match="3 sizes"):
+    Image.new("RGB", (2400, 90), "teal").save(tmp_path / "3.jpg")
+    with pytest.warns(PicturesBecomeSquares):
         images = ww.data.load(tmp_path)
     pictures = SessionPictures(images)
-    sent = [Image.open(io.BytesIO(pictures.original(row))) for row in range(3)]
+    sent = [Image.open(io.BytesIO(pictures.original(row))) for row in range(4)]
     assert np.array_equal(np.asarray(sent[0]), np.asarray(Image.open(tmp_path / "0.png")))
-    assert max(sent[1].size) == LARGEST_SIDE
+    assert max(sent[1].size) == PictureSizes().largest
+    assert (sent[3].format, max(sent[3].size)) == ("JPEG", PictureSizes().largest)
     assert sent[2].size == (256, 256)
     assert sent[2].getpixel((5, 5)) == Image.open(tmp_path / "2.png").getpixel((1, 1))
 
@@ -733,6 +737,28 @@ def test_what_is_most_like_a_labelled_picture_lights_up_and_enter_confirms_it(
     press(tab, "<Escape>")
     assert tab.tab.locator("#like").is_hidden()
     assert sorted(session.said.values()) == ["bar", "stripe"]
+    press(tab, "stripe <Enter>")
+    tab.tab.locator("#like").wait_for()
+    tab.tab.get_by_role("button", name="Look through").first.click()
+    assert tab.tab.locator("#like").is_hidden(), "Enter in a class means no lights above it"
+
+
+@pytest.mark.browser
+def test_labels_that_the_server_does_not_get_are_sent_again(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    first = chosen_row(tab)
+    tab.tab.route("**/label", lambda route: route.abort())
+    press(tab, "bar <Enter>")
+    tab.tab.locator("#message.bad").wait_for()
+    second = chosen_row(tab)
+    press(tab, "stripe <Enter>")
+    assert shown.session.said == {}
+    tab.tab.unroute("**/label")
+    until_said(tab, shown, 2)
+    assert shown.session.said == {first: "bar", second: "stripe"}
+    assert tab.text("#message") == "", "it answers again"
+    assert all("ERR_FAILED" in error for error in tab.errors)
+    tab.errors.clear()
 
 
 @pytest.mark.browser
@@ -793,7 +819,7 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
     assert {row: shown.session.said[row] for row in asked[:4]} == {
         row: made.truth(row) for row in asked[:4]
     }
-    assert tab.text("#check-words").startswith("Measured: ")
+    assert tab.text("#check-words").startswith(("Measured: ", "Done: "))
     assert "of 4 pictures drawn at random" in tab.text("#check-words")
     assert tab.tab.locator("#map").is_visible()
 
@@ -1275,7 +1301,7 @@ def test_the_command_serves_the_page_until_it_is_ended(
     monkeypatch.setattr("whatwhere.labelling.page.LabelPage", show)
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference")
-    with pytest.warns(UserWarning, match="skipped"):
+    with pytest.warns(SkippedFiles):
         output = tiny.whatwhere("label", made.pictures, made.run, "--out", out, *plain)
     assert opened[0] in output
     wait_for_threads(shown[0])
@@ -1304,7 +1330,7 @@ def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference", "--out", out)
     for form in ("all.json", "all.csv", "folders"):
-        with pytest.warns(UserWarning, match="skipped"):
+        with pytest.warns(SkippedFiles):
             printed = tiny.whatwhere(
                 "label",
                 made.pictures,

@@ -14,6 +14,7 @@ from reproduction.studies.labels import (
     Labelled,
     Network,
     Variant,
+    chosen_batches,
     half_heads,
     hinge,
     learn,
@@ -71,7 +72,7 @@ def test_an_image_is_judged_by_an_svm_that_has_not_seen_it(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["held out", "joint"])
+@pytest.mark.parametrize("name", ["held out", "published"])
 def test_labels_move_filters_and_steps_and_the_filters_stay_what_they_are(
     network: Network, digits: Labelled, name: str
 ) -> None:
@@ -112,3 +113,17 @@ def test_a_teacher_labels_the_images_that_it_is_surest_of(
     }
     for image, label in zip(data.images, data.labels, strict=True):
         assert kept[image.numpy().tobytes()] == label, "an image with a label keeps it"
+    torch.testing.assert_close(train[: len(train)][taught.index], taught.images)
+
+
+def test_a_pass_visits_the_images_with_a_loss_and_few_others() -> None:
+    hard = torch.arange(200) % 4 == 0
+    generator = torch.Generator().manual_seed(0)
+    batches = chosen_batches(hard, 0.2, 10, generator)
+    assert batches.shape[1] == 10
+    visited = batches.flatten()
+    assert len(visited.unique()) == len(visited)
+    assert len(visited[hard[visited]]) > 50 - 10, "but for the last batch, which is not full"
+    assert 10 < len(visited[~hard[visited]]) < 50
+    none = chosen_batches(torch.zeros(200, dtype=torch.bool), 0.0, 10, generator)
+    assert none.shape == (1, 10)

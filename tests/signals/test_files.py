@@ -1,6 +1,7 @@
 """Signals from arrays and files, read in windows."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -312,17 +313,81 @@ def lines_of(file: Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def test_a_column_that_never_changes_is_no_channel(tmp_path: Path) -> None:
-    """A trigger that was never used; a gap of the only channel is then a gap of the recording."""
+def test_a_column_that_never_changes_stays_a_channel(tmp_path: Path) -> None:
+    """A trigger that was never used; a gap of the only other channel is a gap of the recording."""
     file = tmp_path / "recording.csv"
     lines = [f"{n / 100},{'' if 20 <= n < 60 else n % 7},0" for n in range(100)]
     file.write_text("\n".join(["time (s),ECG (mV),Trigger", *lines]) + "\n")
-    with pytest.warns(UserWarning, match="1 column with one value throughout: 'Trigger'"):
-        loaded = ww.data.load(file)
+    loaded = ww.data.load(file)
     assert isinstance(loaded, Signals)
-    assert loaded.channel_names == ("ECG",)
+    assert loaded.channel_names == ("ECG", "Trigger")
     assert unknown_gaps(loaded, 10) == [slice(20, 60)]
     written = encode(np.nan_to_num(loaded[:].numpy()) + 1, file).decode().splitlines()
-    assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,0", "0.3,1,0"]
-    file.write_text("\n".join(["a,b", *["1,2"] * 50]) + "\n")
-    assert ww.data.load(file, signals=True).shape == (2, 1, 50), "nothing varies, so all stay"
+    assert [written[0], written[1], written[31]] == [lines_of(file)[0], "0.0,1,1", "0.3,1,1"]
+
+
+@pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
+def test_a_lead_that_came_off_leaves_a_recording_fit_for_its_model(tmp_path: Path) -> None:
+    """A model of two leads finds the same events in the other lead alone."""
+    rng = np.random.default_rng(3)
+    wave = np.exp(-(np.linspace(-3, 3, 24) ** 2))
+    values = 0.02 * rng.standard_normal((2, 6000))
+    times = np.arange(100, 5900, 200) + rng.integers(-60, 60, 29)
+    for at in times:
+        values[:, at - 12 : at + 12] += wave
+    off = values.copy()
+    off[1] = 0
+    files = [tmp_path / "both.csv", tmp_path / "off.csv"]
+    for file, two in zip(files, (values, off), strict=True):
+        np.savetxt(file, two.T, "%.5f", ",", header="I,II", comments="")
+    loaded = [ww.data.load(file, signals=True, rate=1000) for file in files]
+    run = ww.train(loaded[0], waveforms=1)
+    found = [ww.find_events(run.model, one, run.recipe.inference)["sample"] for one in loaded]
+    assert len(found[0]) == len(found[1]) == len(times)
+    np.testing.assert_allclose(found[0], found[1], atol=2)
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.tsv", "\t"), ("a.txt", "  "), ("b.txt", "\t")])
+def test_tables_with_tabs_or_spaces(tmp_path: Path, name: str, separator: str) -> None:
+    file = tmp_path / name
+    rows = [f"{n / 100:.2f}{separator}{n % 7}{separator}{-n}" for n in range(50)]
+    file.write_text("\n".join([separator.join(["time", "a", "b"]), *rows]) + "\n")
+    loaded = ww.data.load(file)
+    assert isinstance(loaded, Signals)
+    assert (loaded.rate, loaded.channel_names) == (100, ("a", "b"))
+    assert loaded[0][1].tolist() == [-n for n in range(50)]
+    written = encode(loaded[:].numpy() + 1, file).decode().splitlines()
+    assert written[1].split() == ["0.00", "1", "1"]
+
+
+@pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "int64", "uint32"])
+def test_heights_of_whole_numbers_are_counts(dtype: str) -> None:
+    """The event of 1,000 counts that a recording has is one of 1,000, whatever its type."""
+    x = np.full((1, 4000), 3000.0)
+    x += 20 * np.random.default_rng(0).standard_normal(x.shape)
+    wave = 1000 * np.hanning(31)
+    for at in range(200, 3800, 100):
+        x[0, at - 15 : at + 16] += wave
+    signals = ww.data.load(np.rint(x).astype(dtype), signals=True, rate=100)
+    run = ww.train(signals, waveforms=1)
+    events = ww.find_events(run.model, signals, run.recipe.inference)
+    assert len(events) == 36
+    assert np.median(events["peak"]) == pytest.approx(1000, rel=0.05)
+
+
+def test_a_part_of_a_recording_keeps_its_times(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 1000)).astype(np.float32)
+    np.save(tmp_path / "a.npy", x)
+    stored = ww.data.load(tmp_path / "a.npy", signals=True, rate=100)
+    for whole in (stored, ww.data.load(x, signals=True, rate=100)):
+        assert isinstance(whole, Signals)
+        part = replace(whole, start=50.0).between(52.5, 53)
+        np.testing.assert_array_equal(part[0], x[:, 250:300])
+        assert (part.start, part.first) == (52.5, 250)
+        assert part.between(52.6, None).first == 260
+        for wrong in ((60, 61), (55, 54)):
+            with pytest.raises(ImageError):
+                part.between(*wrong)
+    with pytest.raises(ImageError):
+        replace(part, rate=None).between(0, 1)

@@ -71,7 +71,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 9"
+FORMAT = "whatwhere anomaly detector 10"
 FEATURES = "photographs"  # the model whose first layer has the features
 _MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
 Progress = Callable[[int], None]
@@ -318,7 +318,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         step = max(1, len(self.judged_) // most)
         pictures = [normal[number] for number in self.judged_[::step][:most]]
 
-        def is_alarm(picture: Tensor) -> bool:
+        def is_alarm(whole: Tensor) -> bool:
+            picture = self._seen(whole)
             found = [torch.tensor(judge(picture, "normal").score) for judge in self.judges_]
             above = float(join(self.ranks_, found)) > self.threshold_.value
             return above or self.contrast_.dead(picture) > 0
@@ -431,15 +432,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         They come from different normal pictures, if there are several, and never from the same
         picture, which the detector may have learned from.
         """
-        picture = with_channels(picture, self.sample_.channels)
+        whole = with_channels(picture, self.sample_.channels)
+        picture = self._seen(whole)
+        top, left = ((a - b) // 2 for a, b in zip(whole.shape[1:], picture.shape[1:], strict=True))
         scorer = self.scorers_[0]
         cells = scorer.extract(picture)
         cell_height, cell_width = scorer.extract.cell_size(cells, picture)
         side = scorer.side(cells, picture)
         row, column = _largest_pixel(anomaly_map)
-        place = int(row / cell_height), int(column / cell_width)
+        place = int((row - top) / cell_height), int((column - left) / cell_width)
         pictures = self._normal_pictures()
-        own = fingerprint(picture)
+        own = fingerprint(whole)
         nearest = dict[int, list[int]]()
         for version, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
             number = version // self._versions
@@ -449,10 +452,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             if len(nearest) == _DETECTOR.compared:
                 break
         normal = [
-            _cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
-            for number, (r, c) in nearest.items()
+            _cut(pictures[n], top + (r + 0.5) * cell_height, left + (c + 0.5) * cell_width, side)
+            for n, (r, c) in nearest.items()
         ]
-        return [_cut(picture, row, column, side), *normal]
+        return [_cut(whole, row, column, side), *normal]
 
     def different_pictures(self) -> int:
         """Count the different pictures among those that the detector was fitted to."""
@@ -635,8 +638,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         if self.tolerate is None:
             return pictures
         copies = [self.tolerate.copies_of(picture, n) for n, picture in enumerate(pictures)]
-        pairs = zip(pictures, copies, strict=True)
+        pairs = zip(map(self.tolerate.window, pictures), copies, strict=True)
         return [one for picture, changed in pairs for one in (picture, *changed)]
+
+    def _seen(self, picture: Tensor) -> Tensor:
+        """Return the part of a picture [C, H, W] that the detector looks at."""
+        return picture if self.tolerate is None else self.tolerate.window(picture)
 
     def _normal_pictures(self) -> list[Tensor]:
         """Return the pictures that the detector was fitted to, in the order they were given."""
@@ -725,8 +732,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             aligned=self.aligned,
         )
 
-    def _detect(self, picture: Tensor, name: str) -> Detection:
-        self.kind_.check(picture, name)
+    def _detect(self, whole: Tensor, name: str) -> Detection:
+        self.kind_.check(whole, name)
+        picture = self._seen(whole)
         found = [scorer(picture, name) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
@@ -737,6 +745,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             pixels = pixels.clamp_min(self.outline_ + dead)
         known = picture.isfinite().all(0)
         anomaly_map = torch.where(known, pixels, torch.nan)
+        if self.tolerate is not None:
+            anomaly_map = self.tolerate.at_border(anomaly_map, whole.shape[1:])
         patch = Patch.around(*_largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
         return Detection(name, score, evidence, anomaly_map, patch)
 

@@ -20,13 +20,14 @@ the responses in squares of pixels. Signals are pictures of height 1: their feat
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.anomaly.curves import CURVES, in_own_units, largest_sums, strokes
+from whatwhere.anomaly.squares import max_pool, mean_pool, min_pool
 from whatwhere.errors import ImageError
 from whatwhere.ops.input_stage import lowpass
 from whatwhere.progress import no_op
@@ -77,6 +78,7 @@ class Search:
     detail     units of a map for each factor e by which a response is smaller than the largest one
                nearby: it sharpens a map, whose places are as coarse as `around`
     reach      cells: how far away nearby is
+    curves     look for long curves, too
     """
 
     scales: tuple[int, ...]
@@ -89,9 +91,10 @@ class Search:
     gap: int = 0
     detail: float = 0.5
     reach: int = 1
+    curves: bool = False
 
 
-LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5, detail=0.25)
+LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5, detail=0.25, curves=True)
 SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5, detail=2.0, reach=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)
@@ -111,6 +114,8 @@ class Cells:
     detail  [h, w]: how much smaller the largest response is than the largest one nearby,
             as a logarithm, at the finest scale: it shows where in a cell a mark is.
             Empty if the features have no finer places
+    curves  [rows, columns]: the largest sums of responses along dark curves, in units of the
+            picture; empty where curves are not looked for
     """
 
     energy: Tensor
@@ -119,15 +124,17 @@ class Cells:
     search: Search
     colour: Tensor = field(default_factory=lambda: torch.empty(0, 0, 0))
     detail: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    curves: Tensor = field(default_factory=lambda: torch.empty(0, 0))
 
 
 class _ByCell(NamedTuple):
     """The responses in squares of pixels: the means of their sizes [R, rows, columns], `peaks` as
-    in `Cells`, and its `detail`."""
+    in `Cells`, its `detail`, and its `curves`, not yet in units."""
 
     sizes: Tensor
     peaks: Tensor
     detail: Tensor
+    curves: Tensor
 
     def rows_between(self, top: int, bottom: int, cell: int, scale: int) -> "_ByCell":
         """Return the part between two rows of pixels; `cell` and `scale` are the sides of a cell
@@ -137,6 +144,7 @@ class _ByCell(NamedTuple):
             self.sizes[:, cells],
             self.peaks[:, cells],
             self.detail[top // scale : -(-bottom // scale)],
+            self.curves[:, cells],
         )
 
 
@@ -149,6 +157,8 @@ class Filters:
     kernels  [scales, P, F, SIDE, SIDE] for the first P planes, of signals [scales, P, F, 1, SIDE].
              Other planes are colour
     aligned  whether the pictures are of aligned objects
+    strokes  [K, SIDE, SIDE] for the first plane at the finest scale, which curves consist of; empty
+             where curves are not looked for
     """
 
     dark: float
@@ -156,6 +166,7 @@ class Filters:
     kernels: Tensor
     search: Search
     aligned: bool
+    strokes: Tensor = field(default_factory=lambda: torch.empty(0))
 
     @property
     def for_signals(self) -> bool:
@@ -197,7 +208,7 @@ class Filters:
         weights = self.kernels.flatten(1, 2)[:, :, None]
         size = self.kernels.shape[-2:]
         return [
-            F.conv2d(padded(shrink(seen, scale, self.search), size), weight, groups=len(seen))[0]
+            F.conv2d(padded(shrink(seen, scale), size), weight, groups=len(seen))[0]
             for scale, weight in zip(self.search.scales, weights, strict=True)
         ]
 
@@ -218,9 +229,9 @@ class Filters:
 
     def aligned_cells(self, planes: Tensor, known: Tensor) -> Cells:
         """Return the cells of an aligned object from its planes [C, H, W]."""
-        known_cells = _mean_pool(known[None].float(), self.search.cell, self.search)[0] >= 0.5
+        known_cells = mean_pool(known[None].float(), self.search.cell)[0] >= 0.5
         signs = [
-            _mean_pool(torch.cat([r, -r]).relu(), side, self.search)
+            mean_pool(torch.cat([r, -r]).relu(), side)
             for r, side in zip(self.responses(planes), self.sides, strict=True)
         ]
         roots = around(torch.cat(signs), self.search.around).sqrt() * known_cells
@@ -232,17 +243,21 @@ class Filters:
         cell = self.search.cell
         seen = self.kernels.shape[1]
         found = self.responses_by_cell(planes)
-        light = _mean_pool(planes, cell, self.search)
+        light = mean_pool(planes, cell)
         energy = torch.cat([found.sizes.add(QUIET).log(), light[:seen]])
         colour = light[seen:]
-        reliable = _mean_pool(known[None].float(), cell, self.search)[0] >= 0.5
+        reliable = mean_pool(known[None].float(), cell)[0] >= 0.5
         if not known.all():
             reliable &= self.far_from_gaps(known, reliable)
             # The border of a gap is not texture, so such cells count as being like the rest of the
             # picture.
             energy = _like_the_rest(energy, reliable)
             colour = _like_the_rest(colour, reliable)
-        return Cells(energy, found.peaks * reliable, reliable, self.search, colour, found.detail)
+        peaks = found.peaks * reliable
+        curves = torch.empty(0, 0)
+        if len(found.curves):
+            curves = in_own_units(found.curves, reliable) * reliable
+        return Cells(energy, peaks, reliable, self.search, colour, found.detail, curves)
 
     @property
     def sides(self) -> list[int]:
@@ -255,6 +270,8 @@ class Filters:
         height, width = planes.shape[1:]
         cell = self.search.cell
         nearby = (self.search.reach * self.sides[0] + 1) * self.search.scales[0]
+        if self.strokes.numel():
+            nearby = max(nearby, self.search.scales[0] * CURVES.reach)
         halo = cell * -(-(SIDE // 2 * max(self.search.scales) + nearby) // cell)
         rows = max(cell * (strip // width // cell), 2 * halo)
         if self.for_signals or height < 2 * rows:
@@ -270,20 +287,26 @@ class Filters:
             torch.cat([part.sizes for part in found], 1),
             torch.cat([part.peaks for part in found], 1),
             torch.cat([part.detail for part in found]),
+            torch.cat([part.curves for part in found], 1),
         )
 
     def by_cell(self, planes: Tensor) -> "_ByCell":
         """Return what is kept of the responses to planes [C, H, W]."""
         responses = self.responses(planes)
         by_scale = list(zip(responses, self.sides, strict=True))
-        sizes = [_mean_pool(r.abs(), side, self.search) for r, side in by_scale]
-        peaks = [
-            peak
-            for r, side in by_scale
-            for peak in (_max_pool(r, side, self.search), _max_pool(-r, side, self.search))
-        ]
+        sizes = [mean_pool(r.abs(), side) for r, side in by_scale]
+        peaks = [peak for r, side in by_scale for peak in (max_pool(r, side), -min_pool(r, side))]
         detail = _detail_of(responses[0], self.search.reach * self.sides[0])
-        return _ByCell(torch.cat(sizes), torch.cat(peaks), detail)
+        return _ByCell(torch.cat(sizes), torch.cat(peaks), detail, self.curves(planes))
+
+    def curves(self, planes: Tensor) -> Tensor:
+        """Return the largest sums along dark curves in each cell, by direction, [K, rows,
+        columns]."""
+        if not self.strokes.numel():
+            return planes.new_empty(0, 0, 0)
+        plane = shrink(planes[:1], self.search.scales[0])
+        bright = F.conv2d(padded(plane, self.strokes.shape[1:]), self.strokes[:, None])[0]
+        return largest_sums(-bright, self.sides[0])
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
         """Return which cells [rows, columns] show what is known [H, W], and not the border of a
@@ -295,7 +318,7 @@ class Filters:
         window = (1 if self.for_signals else 2 * reach + 1, 2 * reach + 1)
         margin = (window[0] // 2, window[1] // 2)
         around_pixel = F.avg_pool2d(known[None].float(), window, 1, margin, count_include_pad=False)
-        clean = _mean_pool(around_pixel, self.search.cell, self.search)[0] >= _FILTERS.clean
+        clean = mean_pool(around_pixel, self.search.cell)[0] >= _FILTERS.clean
         enough = int((clean & half_known).sum()) >= _FILTERS.fewest_clean * int(half_known.sum())
         return clean if enough else torch.ones_like(clean)
 
@@ -355,13 +378,16 @@ def learn_filters(
     for picture in pictures:
         planes, _ = plain.planes(picture)
         for total, count, scale in zip(sums, counts, scales, strict=True):
-            patches = _spread_patches(shrink(planes[:seen], scale, search), size)
+            patches = _spread_patches(shrink(planes[:seen], scale), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
         advance(1)
-    return replace(
-        plain, kernels=_matched(centred(features), sums / counts).unflatten(-1, size).float()
-    )
+    covariance = sums / counts
+    kernels = _matched(centred(features), covariance).unflatten(-1, size).float()
+    if not search.curves:
+        return replace(plain, kernels=kernels)
+    along = _matched(centred(strokes(SIDE)), covariance[:1, :1])[0, 0]
+    return replace(plain, kernels=kernels, strokes=along.unflatten(-1, size).float())
 
 
 def _learn_channels(
@@ -457,34 +483,8 @@ def padded(planes: Tensor, size: Sequence[int]) -> Tensor:
     return F.pad(planes[None], [columns, columns, rows, rows], mode="replicate")
 
 
-def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
-    return planes if scale == 1 else _mean_pool(planes, scale, search)
-
-
-def _mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
-    """Return the mean of every square of a picture [C, H, W]."""
-    pool = partial(F.avg_pool2d, kernel_size=side, ceil_mode=True, count_include_pad=False)
-    return _by_squares(pool, values[None], side)[0]
-
-
-def _max_pool(values: Tensor, side: int, search: Search) -> Tensor:
-    """Return the largest value of every square of a picture [C, H, W]."""
-    pool = partial(F.max_pool2d, kernel_size=side, ceil_mode=True)
-    return _by_squares(pool, values[None], side)[0]
-
-
-def _by_squares(pool: Callable[[Tensor], Tensor], values: Tensor, side: int) -> Tensor:
-    """Return a value for every square of pictures [1, C, H, W]. The last squares are as large as
-    all others: they begin earlier, and overlap those before them. A mean of few pixels varies more,
-    so a part of a square would look odd at the lower and right border."""
-    for axis in (2, 3):
-        length = values.shape[axis]
-        rest = length % side
-        if rest and length > side:
-            first = _by_squares(pool, values.narrow(axis, 0, length - rest), side)
-            last = _by_squares(pool, values.narrow(axis, length - side, side), side)
-            return torch.cat([first, last], axis)
-    return pool(values)
+def shrink(planes: Tensor, scale: int) -> Tensor:
+    return planes if scale == 1 else mean_pool(planes, scale)
 
 
 def around(values: Tensor, side: int) -> Tensor:

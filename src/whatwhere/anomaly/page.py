@@ -34,6 +34,7 @@ _RED = (208, 0, 0)
 _YELLOW = (255, 212, 0)
 _KINDS = {
     "spots": "a mark that is stronger than usual",
+    "curves": "a long dark line, such as a crack",
     "texture": "a place that is unlike the places of normal pictures",
     "neighbours": "a place that does not fit the places around it",
     "rows": "a change from one band of rows to the next",

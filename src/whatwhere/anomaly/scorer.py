@@ -24,6 +24,7 @@ from whatwhere.anomaly.evidence import (
     ExpectedEvidence,
     Kinds,
     NormalSurface,
+    counted,
     evidence_of_places,
     in_units,
     learn_surface,
@@ -116,7 +117,7 @@ class Scorer:
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
         evidence, maps = _evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
-        score = float(soft_maximum(evidence))
+        score = float(soft_maximum(counted(evidence, self.kinds)))
         pixels = self.by_pixel(maps, cells, picture.shape[1:], score)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
         return _Scored(score, by_kind, pixels, self.side(cells, picture))
@@ -155,9 +156,9 @@ def learn_scorer(
 
     versions  number of pictures one after the other that are versions of one picture
     """
-    counted = plural(len(pictures), "picture")
+    all_pictures = plural(len(pictures), "picture")
     cells: list[Cells] = []
-    with stage(f"computing features of {counted}", len(pictures)) as advance:
+    with stage(f"computing features of {all_pictures}", len(pictures)) as advance:
         for found in each(extract, pictures):
             cells.append(found)
             advance(1)
@@ -170,7 +171,7 @@ def learn_scorer(
     # once.
     rounds = max(len(fold.unique()) + 1, 3)
     comparisons = rounds * len(cells)
-    title = f"comparing {counted} in {rounds} rounds ({plural(comparisons, 'comparison')})"
+    title = f"comparing {all_pictures} in {rounds} rounds ({plural(comparisons, 'comparison')})"
     with stage(title, comparisons) as advance:
         learn = _learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)
@@ -188,11 +189,11 @@ def learn_scorer(
         aligned=aligned,
     )
     by_kind = in_units(excess, units)
-    scores = soft_maximum(by_kind.mT)
+    scores = soft_maximum(counted(by_kind.mT, kinds))
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
         # Identical pictures: folds with fewer copies do not represent all of them.
         one = _evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
-        scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
+        scores = scores.clamp_min(float(soft_maximum(counted(in_units(one, units), kinds))))
     pixels = []
     peaks = []
     parts = zip(found, cells, pictures, scores.tolist(), strict=True)

@@ -2,11 +2,13 @@
 each raises, and how a detector learns to tolerate them.
 
 A detector that tolerates a change learns from changed copies of the normal pictures, next to the
-pictures themselves. What moves into a picture from outside is unknown, so it has no influence.
+pictures themselves. What rotates into a picture from outside is unknown, so it has no influence.
+What a shift brings in was never seen, so a detector that tolerates shifts looks at windows without
+the margin that may move in or out (`Tolerance.window`), in all pictures alike.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import SpecError, listed
+from whatwhere.errors import ImageError, SpecError, listed
 from whatwhere.spec.checks import Checked, Count, Within
 
 _LARGEST_ROTATION = 45.0
@@ -35,6 +37,29 @@ class Tolerance(Checked):
     shift: Annotated[float, Within(0)] = 0.0
     blur: Annotated[float, Within(0)] = 0.0
     copies: Count = 2
+
+    @property
+    def margin(self) -> int:
+        """The pixels at every border that a shift may move out of a picture or into it."""
+        return math.ceil(self.shift)
+
+    def window(self, picture: Tensor) -> Tensor:
+        """Return a picture [C, H, W] without its margin; signals have none above and below."""
+        rows = 0 if picture.shape[1] == 1 else self.margin
+        columns = self.margin
+        height, width = picture.shape[1:]
+        if min(height - 2 * rows, width - 2 * columns) < 1:
+            raise ImageError(
+                f"A picture has {height} × {width} pixels, which is too small for shifts by"
+                f" {self.shift:g} pixels. Give a smaller shift to --tolerate."
+            )
+        return picture[:, rows : height - rows, columns : width - columns]
+
+    def at_border(self, values: Tensor, size: Sequence[int]) -> Tensor:
+        """Return values [h, w] of a window at the size of its picture [H, W], with NaN in the
+        margin."""
+        rows, columns = (size[0] - values.shape[0]) // 2, (size[1] - values.shape[1]) // 2
+        return F.pad(values, [columns, columns, rows, rows], value=torch.nan)
 
     @classmethod
     def parse(cls, text: str) -> "Tolerance":
@@ -62,8 +87,8 @@ class Tolerance(Checked):
         return cls(rotation=rotation, shift=shift, blur=blur)
 
     def copies_of(self, picture: Tensor, seed: int) -> list[Tensor]:
-        """Return copies of a picture [C, H, W], changed by random amounts, the last one by the
-        largest amounts: what is no alarm there should be none with smaller ones."""
+        """Return windows of copies of a picture [C, H, W], changed by random amounts, the last one
+        by the largest amounts: what is no alarm there should be none with smaller ones."""
         generator = torch.Generator().manual_seed(seed)
         found = []
         for number in range(self.copies):
@@ -77,7 +102,7 @@ class Tolerance(Checked):
                 across=round(self.shift * across),
                 blur=self.blur * abs(blur),
             )
-            found.append(change(picture))
+            found.append(self.window(change(picture)))
         return found
 
 

@@ -11,7 +11,7 @@ from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, open_run, source_of
 from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages
-from whatwhere.errors import ImageError, plural, printable
+from whatwhere.errors import InvalidImages, plural, printable
 from whatwhere.files import disk_errors
 from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.execution import Execution
@@ -59,9 +59,9 @@ def distill(
     given, _ = ImageInput(source=images or source_of(run)).for_training()
     given = in_model_units(model.spec, given)
     if len(given) < 2:
-        raise ImageError(
-            "Got 1 image; expected at least 2, because the command learns from some and measures"
-            " the cost on the others. Give more images."
+        raise InvalidImages(
+            "1 image",
+            "at least 2, because the command learns from some and measures the cost on the others",
         )
     rows = np.arange(len(given))
     count = max(1, min(500, len(given) // 10))

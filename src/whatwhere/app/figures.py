@@ -9,7 +9,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.commands.builder import Settings, command
-from whatwhere.commands.inputs import read_examples, read_recording, source_of
+from whatwhere.commands.inputs import ImageInput, read_examples, read_recording, source_of
 from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.checks import require
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 _Format = Literal["png", "pdf", "svg"]
 
 
-@command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
+@command(
+    (ImageInput, "rate start end"),
+    (Execution, "engine"),
+    flags="rate start end",
+    old=(Reordered("run images", "run --images"),),
+)
 def figures(
     run: Path,
     *,
@@ -52,7 +57,7 @@ def figures(
     """
     source = images or source_of(run)
     stages = Stages(quiet)
-    drawing = _open_figures(run, source, events, only, settings.of(Execution).engine, stages)
+    drawing = _open_figures(run, source, events, only, settings, stages)
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -77,21 +82,23 @@ def _open_figures(
     source: str,
     events: Path | None,
     only: list[str] | None,
-    engine: str,
+    settings: Settings,
     stages: Stages,
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
     """Draw the figures of a run; of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
-    from whatwhere.signals.event_table import check_events, read_events
+    from whatwhere.signals.event_table import check_events, events_within, read_events
 
     trained = ww.read_run(run)
+    engine = settings.of(Execution).engine
     spec = trained.model.spec
     if spec.for_signals and spec.depth == 1:
-        signals = read_recording(run, source)
+        signals = read_recording(run, source, settings.of(ImageInput))
         table = None
         if events is not None:
             table = read_events(events, signals.channel_names)
-            check_events(events, table, spec.layers[0].maps, signals.shape[2])
+            check_events(events, table, spec.layers[0].maps, signals.first + signals.shape[2])
+            table = events_within(table, signals)
         drawing = ww.signals.RecordingFigures(
             trained, signals, table, engine=engine, stage=stages.stage
         )

@@ -10,6 +10,7 @@ import typer
 
 from whatwhere.commands.builder import command
 from whatwhere.commands.old_forms import Moved
+from whatwhere.errors import UnknownChoice
 
 if TYPE_CHECKING:
     from whatwhere.data.catalogue import Entry
@@ -117,7 +118,6 @@ def find(name: str) -> dict[str, "Entry"]:
     """Return the data set and the model of this name; at least one of them exists."""
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
-    from whatwhere.errors import SpecError, did_you_mean
 
     entries: dict[str, Entry] = {}
     if name in CATALOGUE:
@@ -126,10 +126,7 @@ def find(name: str) -> dict[str, "Entry"]:
         entries["model"] = models.find(name)
     if not entries:
         known = sorted({*models.names(), *CATALOGUE})
-        raise SpecError(
-            f"Unknown data set or model {name!r}. Expected one of"
-            f" {', '.join(known)}.{did_you_mean(name, known)}"
-        )
+        raise UnknownChoice("data set or model", name, known)
     return entries
 
 

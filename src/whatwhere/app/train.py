@@ -26,10 +26,10 @@ Kind = TypeVar("Kind")
 
 
 @command(
-    (ImageInput, "mask crop limit image_count rate waveforms length"),
+    (ImageInput, "mask crop limit image_count rate waveforms length rise louder start end"),
     (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
-    flags="mask crop limit image_count rate waveforms length device",
+    flags="mask crop limit image_count rate waveforms length rise louder start end device",
 )
 def train(
     images: str | None = None,
@@ -63,7 +63,7 @@ def train(
     $ whatwhere train mnist --recipe paper --out runs/paper --set seed=1
     """
     from whatwhere.engines.devices import choose_device
-    from whatwhere.learning.defaults import choose_defaults
+    from whatwhere.learning.defaults import RecordingOptions, choose_defaults
     from whatwhere.learning.processes import is_main_process, processes_line
 
     quiet = quiet or not is_main_process()
@@ -76,10 +76,11 @@ def train(
     options = settings.override(_from_notes(TrainingOptions, notes))
     # mistakes that show before the images are read, which may take long
     choose_device(options.device, options.engine)
-    if recipe is not None and resume is None and (given.waveforms or given.length):
+    asked = RecordingOptions(given.waveforms, given.length, given.rise, given.louder)
+    if recipe is not None and resume is None and asked != RecordingOptions():
         raise UsageError(
-            "--waveforms and --length do not work with --recipe, which sets both. Remove one of"
-            " them."
+            "--waveforms, --length, --rise and --louder do not work with --recipe, which sets them."
+            " Remove one of them."
         )
     if not quiet and processes_line():
         typer.echo(processes_line(), err=True)
@@ -90,7 +91,7 @@ def train(
     )
     start = None
     if base is None:
-        defaults = choose_defaults(pictures, given.waveforms, given.length)
+        defaults = choose_defaults(pictures, asked)
         base = defaults.recipe
         if not quiet:
             typer.echo(defaults.line_for(settings.override(base)), err=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.classification import calibration
 from whatwhere.classification.cell_index import CellSettings
-from whatwhere.classification.even_classes import even_has_fewer_borders
+from whatwhere.classification.even_classes import even_regions
 from whatwhere.classification.label_scores import label_scores
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
@@ -24,7 +24,7 @@ from whatwhere.classification.view_graphs import Joined, ViewGraphs
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
+from whatwhere.errors import EvenClassesWarning, ImageError, MissingExtra, SpecError, warn
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.checks import require_count
 
@@ -36,6 +36,12 @@ except ImportError:
     raise MissingExtra("scikit-learn", "GraphClassifier") from None
 
 UNLABELLED = -1
+
+_EVEN_CLASSES = (
+    "The borders of the classes cut through rows that are alike: one of the labels may lie among"
+    " the rows of another class. The classes were therefore taken to be about equally large. Label"
+    " one more row of each class, or give their shares as class_prior."
+)
 
 
 class HeldOut(NamedTuple):
@@ -70,7 +76,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     graph by Poisson learning, in which all classes are equally strong. The classifier adds a ridge
     regression on the labels, whose weight grows with the number of labels. If the shares of the
     classes are known, the borders of the classes instead move to where few neighbours lie on
-    different sides. Without shares nothing would bound a class, and one could take all rows.
+    different sides. Without shares nothing would bound a class, and one could take all rows. With
+    one label a class, the classifier takes classes of about even sizes where these have far fewer
+    borders, and warns.
     Probabilities are calibrated on held-out labels. New rows get theirs from their neighbours and
     from a ridge regression on the classes of all rows.
 
@@ -231,7 +239,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         classes = len(self.classes_)
         scores = label_scores(graph, rows, labels, classes)
         if len(labels) == classes:
-            _warn_of_borders(graph, rows, labels, scores.all_rows.argmax(1))
+            regions = even_regions(graph, rows, labels, scores.all_rows.argmax(1))
+            if regions is not None:
+                length = calibration.usual_length(regions)
+                scores = scores._replace(all_rows=calibration.scaled(regions, length))
+                warn(_EVEN_CLASSES, EvenClassesWarning)
         how = (self.weighting or ViewWeighting()).stability
         usual = None
         if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
@@ -320,12 +332,3 @@ def _warn_of_parts(rows: int, count: int) -> None:
         f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
         " the shares of the classes. Label one of these rows, or raise n_neighbors."
     )
-
-
-def _warn_of_borders(graph: RowGraph, rows: Tensor, labels: Tensor, found: Tensor) -> None:
-    if even_has_fewer_borders(graph, rows, labels, found):
-        warn(
-            "The borders of the classes cut through rows that are alike: one of the labels may lie"
-            " among the rows of another class. Label one more row of each class, or set"
-            " class_prior='uniform' if the classes are about equally large."
-        )

@@ -12,7 +12,7 @@ from whatwhere.data import Images, Source, load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import FileFields
 from whatwhere.progress import no_op
-from whatwhere.views import Colour, Edges, MapView, Network, Patterns
+from whatwhere.views import Colour, Edges, MapView, Network, Patches, Patterns
 
 Advance = Callable[[int], object]
 
@@ -20,6 +20,7 @@ _SAVED: Mapping[str, type[MapView]] = {
     "colour": Colour,
     "edges": Edges,
     "patterns": Patterns,
+    "patches": Patches,
     "network": Network,
 }
 """Views that a classifier file can name."""

@@ -29,12 +29,16 @@ from whatwhere.classification.poisson import (
 class ContributionSettings:
     """How many contributions of labels are computed and kept.
 
-    numbers  that are kept, at most: 256 MB
-    at_once  rows whose contributions are computed for one change of labels
+    numbers    that are kept, at most: 256 MB
+    at_once    rows whose contributions are computed for one change of labels
+    tolerance  of their residual. They are computed in single precision, so that a label among
+               200,000 rows is followed in a second; 2 of 10,000 rows then change their class
+               (benchmarks/labels/results/one_more_label.json)
     """
 
     numbers: int = 1 << 25
     at_once: int = 16
+    tolerance: float = 1e-5
 
 
 class Potentials(NamedTuple):
@@ -122,9 +126,9 @@ class LabelPotentials:
             : self.settings.at_once
         ]
         if missing:
-            source = self.graph.new_zeros(count, len(missing), layout=torch.strided)
+            source = torch.zeros(count, len(missing), device=rows.device)
             source[missing, range(len(missing))] = 1
-            solved = self.system.solve(source).T.contiguous()
+            solved = self.system.solve(source, self.settings.tolerance).double().T.contiguous()
             self._contributions |= dict(zip(missing, solved, strict=True))
 
     def _has_all(self, rows: Tensor) -> bool:

@@ -11,7 +11,12 @@ from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.row_graph import RowGraph, joined_graph
 from whatwhere.classification.stability import stability
 from whatwhere.classification.view_join import ViewJoin
-from whatwhere.classification.view_weights import ViewEvidence, ViewWeighting, ViewWeights
+from whatwhere.classification.view_weights import (
+    Overlap,
+    ViewEvidence,
+    ViewWeighting,
+    ViewWeights,
+)
 from whatwhere.progress import no_op
 
 
@@ -38,7 +43,7 @@ class ViewGraphs:
     parts: list[Tensor]
     views: list[RowGraph]
     weighting: ViewWeighting
-    overlaps: list[float] = field(init=False)
+    overlaps: list[Overlap] = field(init=False)
     start: Joined = field(init=False)
     last: Joined = field(init=False)
 
@@ -94,15 +99,10 @@ class ViewGraphs:
         return Joined(weights, join, graph)
 
 
-def _overlaps(views: Sequence[RowGraph]) -> list[float]:
-    """Return the mean share of its pairs of neighbours that each view has in common with others,
-    less what chance gives.
-
-    The view with the largest overlap is left out of the mean, because two views of one source, such
-    as features with and without their places, agree by nature.
-    """
+def _overlaps(views: Sequence[RowGraph]) -> list[Overlap]:
+    """Return how far the neighbours of each view are also neighbours in others."""
     pairs = [scipy_matrix(view.graph).astype(bool) for view in views]
-    means = []
+    overlaps = []
     for one in pairs:
         shares = []
         for other in pairs:
@@ -111,5 +111,5 @@ def _overlaps(views: Sequence[RowGraph]) -> list[float]:
                 chance = (one.nnz * other.nnz) ** 0.5 / one.shape[0] ** 2
                 shares.append(max(0.0, both - chance))
         kept = sorted(shares)[:-1] or shares
-        means.append(sum(kept) / max(1, len(kept)))
-    return means
+        overlaps.append(Overlap(sum(kept) / max(1, len(kept)), sum(shares)))
+    return overlaps

@@ -8,27 +8,31 @@ agreement: the share of all pictures to which the view alone gives the same clas
 together. A view that says nothing about the classes agrees by chance only. The third is its
 stability: the share of pictures whose class stays if other pictures of the same classes, as the
 view sees them, had been labelled. It is small where a view has no clusters. The last two can be
-measured with one label of each class. The evidence for a view is the mean of all labels, in which
-agreement and stability count as some; its weight is exp(β (evidence - the best view's evidence)),
-times the weight that it had before, whose influence fades with the number of held-out labels.
+measured with one label of each class. The evidence for a view is the share of all labels that it
+finds, in which agreement and stability count as some. Its weight is a power of its odds,
+evidence / (1 - evidence), as in a vote of experts: a view that is nearly always right decides among
+others that are often wrong, while views that are all often wrong are averaged. The weight before
+there were labels is another factor, whose influence fades with the number of held-out labels.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from whatwhere.classification.stability import StabilitySettings
-from whatwhere.spec.checks import Checked, NonNegative, Positive
+from whatwhere.spec.checks import Checked, NonNegative, Positive, Within
 
 
 @dataclass(frozen=True)
 class ViewWeighting(Checked):
     """How evidence becomes weights (chosen on many sets; benchmarks/labels/views.py).
 
-    sharpness         β: a view that finds a tenth fewer labels than the best has exp(-0.1 β) of its
-                      weight
+    power             of the odds of a view: one that is right in nine of ten cases counts 16 times
+                      as much as one that is right in three of four
+    surest            the evidence is at most this, and at least 1 less this, so that no view is
+                      used alone
     agreement_labels  held-out labels that agreement and stability count as, so that no view is used
                       alone because of a few labels
     floor             overlap that is added to every view's, so that small differences between
@@ -40,14 +44,27 @@ class ViewWeighting(Checked):
     step              weights are multiples of it, so that a label seldom changes the joined graph
     """
 
-    sharpness: NonNegative = 12.0
-    agreement_labels: Positive = 10.0
+    power: NonNegative = 2.5
+    surest: Annotated[float, Within(0.5, 1)] = 0.97
+    agreement_labels: Positive = 20.0
     floor: Positive = 0.05
     known: Mapping[str, float] = field(
         default_factory=lambda: {"network": 3.0, "colour": 1.5, "shapes": 1.3}
     )
     stability: StabilitySettings = field(default_factory=StabilitySettings)
     step: Positive = 0.05
+
+
+class Overlap(NamedTuple):
+    """How far the neighbours of a view are also neighbours in others, less what chance gives.
+
+    usual  the mean share, without the view that it has most in common with: two views of one
+           source, such as features with and without their places, agree by nature
+    total  the sum over all others: views that say the same share their weight
+    """
+
+    usual: float
+    total: float
 
 
 class ViewEvidence(NamedTuple):
@@ -99,12 +116,9 @@ class ViewWeights:
 
     @classmethod
     def before_labels(
-        cls, names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
+        cls, names: Sequence[str], overlaps: Sequence[Overlap], how: ViewWeighting
     ) -> "ViewWeights":
-        """Weigh views by how far their neighbours are also neighbours in others.
-
-        overlaps  the share of its neighbours that each view has in common with others
-        """
+        """Weigh views by how far their neighbours are also neighbours in others."""
         weights = _usual_weights(names, overlaps, how)
         return cls(tuple(names), tuple((weights / weights.sum()).tolist()))
 
@@ -114,13 +128,14 @@ class ViewWeights:
         names: Sequence[str],
         evidence: Sequence[ViewEvidence],
         how: ViewWeighting,
-        overlaps: Sequence[float],
+        overlaps: Sequence[Overlap],
     ) -> "ViewWeights":
         """Weigh views by their evidence, and by their overlaps while few labels are held out."""
         shares = np.array([seen.share(how.agreement_labels) for seen in evidence])
         held_out = max(seen.held_out for seen in evidence)
         fading = how.agreement_labels / (how.agreement_labels + held_out)
-        weights = np.exp(how.sharpness * (shares - shares.max()))
+        shares = shares.clip(1 - how.surest, how.surest)
+        weights = (shares / (1 - shares)) ** how.power
         weights = weights * _usual_weights(names, overlaps, how) ** fading
         steps = np.round(weights / weights.sum() / how.step)
         steps[weights.argmax()] = max(1, steps[weights.argmax()])
@@ -129,8 +144,9 @@ class ViewWeights:
 
 
 def _usual_weights(
-    names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
+    names: Sequence[str], overlaps: Sequence[Overlap], how: ViewWeighting
 ) -> np.ndarray:
     """Return the weights of views before labels say, not scaled."""
     known = np.array([how.known.get(name, 1.0) for name in names])
-    return np.asarray(known * (np.array(overlaps) + how.floor))
+    usual, total = np.array(overlaps).T
+    return np.asarray(known * (usual + how.floor) / (1 + total))

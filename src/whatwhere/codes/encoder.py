@@ -22,6 +22,7 @@ from whatwhere.codes.settings import EncodeOptions
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import Images
 from whatwhere.data.images import AllPictures, PictureWindows
+from whatwhere.data.mixed import Group
 from whatwhere.data.parts import PartRecord, read_record, text_checksum
 from whatwhere.data.pictures import Pictures, picture_names
 from whatwhere.data.stored_array import StoredArray
@@ -38,7 +39,6 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.execution import ALL, Shard
 
 Array = np.ndarray
-Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
 
 

@@ -26,7 +26,7 @@ from whatwhere.codes import tables
 from whatwhere.codes.small_codes import expand
 from whatwhere.data.arrays import check_members, open_npz
 from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
-from whatwhere.errors import ImageError, printable, sentence
+from whatwhere.errors import ImageError, InvalidImages, NoSuchImages, printable, sentence
 from whatwhere.files import (
     check_format,
     disk_errors,
@@ -58,6 +58,24 @@ KNOWN = re.compile(
 """The names of the arrays; others are not read."""
 
 REMEDY = "copy it again, or encode the images again"
+
+
+class CodesOfAnotherModel(ImageError):
+    """Codes that another model made than the one that should decode them.
+
+    name   the codes
+    model  the checksum of the model that made them; empty if the file does not say it
+    given  the model that was given
+    """
+
+    def __init__(self, name: str, model: str, given: str) -> None:
+        self.name = name
+        self.model = model
+        self.given = given
+        made = f" with the checksum {model[:8]}…" if model else ""
+        super().__init__(
+            f"Cannot decode {name} with {given}: another model{made} encoded it. Give that model."
+        )
 
 
 class Codes:
@@ -112,9 +130,10 @@ class Codes:
     def arrays(self) -> Mapping[str, Array]:
         """The arrays of a file of one block."""
         if len(self._blocks) != 1:
-            raise ImageError(
-                f"{self.name} has codes in {len(self._blocks)} blocks; expected one block. Read"
-                " the codes image by image: codes[i]."
+            raise InvalidImages(
+                f"{self.name}, codes in {len(self._blocks)} blocks",
+                "one block",
+                "Read the codes image by image: codes[i].",
             )
         return self._block(0).arrays
 
@@ -158,9 +177,10 @@ class Codes:
     def require_one_size(self, purpose: str) -> None:
         """Raise an ImageError for codes of images of several sizes."""
         if len(np.unique(self.image_shapes, axis=0)) != 1:
-            raise ImageError(
-                f"{self.name} has codes of several sizes; {purpose} needs one size. codes[i] is"
-                " the code of one image."
+            raise InvalidImages(
+                f"{self.name}, codes of several sizes",
+                f"one size for {purpose}",
+                "codes[i] is the code of one image.",
             )
 
     def _check_model(self, model: DeconvNet) -> None:
@@ -168,11 +188,7 @@ class Codes:
         record its model."""
         if self.model and model.checksum != self.model:
             given = "this model" if model.source is None else printable(model.source)
-            raise ImageError(
-                f"Cannot decode {self.name} with {given}: another model encoded it, with the"
-                f" checksum {self.model[:8]}… instead of {model.checksum[:8]}…. Give the model that"
-                " encoded it."
-            )
+            raise CodesOfAnotherModel(self.name, self.model, f"{given}, {model.checksum[:8]}…")
 
     def _find(self, image: int) -> "tuple[_CodeBlock, int]":
         """Return the block of an image, and its row there."""
@@ -233,18 +249,16 @@ class _CodeBlock:
         """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`."""
         if not self.depth:
-            raise ImageError(
-                f"Cannot decode {self.name}: it has no pooling variables. Encode the images again"
-                " with --where."
+            raise InvalidImages(
+                f"{self.name}, codes without pooling variables",
+                "codes with them, to decode",
+                "Encode the images again with --where.",
             )
         _, height, width = self._shape("image_shape", image)
         sized = model.at(height, width)
         grids = [regions.grid for regions in sized.regions[: self.depth]]
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
-            raise ImageError(
-                f"Cannot decode {self.name} with this model: another model encoded it. Give that"
-                " model."
-            )
+            raise CodesOfAnotherModel(self.name, "", "this model")
         with torch.no_grad():
             latents = self[image].dense().to(sized.filters[0].device)
             reconstruction: Tensor = sized.decode(latents)[0]
@@ -358,7 +372,7 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     files = find_parts(given) if given.is_dir() else [given]
     blocks = [block for file in files for block in _stored_blocks(file)]
     if not blocks:
-        raise ImageError(f"{printable(given)} has no codes. {sentence(REMEDY)}")
+        raise NoSuchImages("codes in", printable(given), remedy=sentence(REMEDY))
     return Codes(blocks, str(path), read_record(files[0]).model)
 
 

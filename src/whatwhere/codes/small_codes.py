@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import InvalidImages
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 
 Array = np.ndarray
@@ -189,7 +189,7 @@ def _background(code: Latents | SparseLatents, where: Sequence[_MapRows]) -> dic
 
 def _require_places(grid: tuple[int, int, int]) -> None:
     if math.prod(grid) >= SMALL.most_places:
-        raise ImageError(f"Got a code of {grid}; expected fewer than {SMALL.most_places:,} places.")
+        raise InvalidImages(f"a code of {grid}", f"fewer than {SMALL.most_places:,} places")
 
 
 def join(rows: Sequence[CodeRows]) -> dict[str, Array]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from whatwhere.codes.encoder import Encoder, Group, record_of
+from whatwhere.codes.encoder import Encoder, record_of
 from whatwhere.codes.files import Codes, load_codes, made_of
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.data import Source, load_groups
-from whatwhere.data.mixed import NOT_RECORDED, Recorded
+from whatwhere.data.mixed import NOT_RECORDED, Group, Recorded
 from whatwhere.data.parts import check_next_part, read_record
 from whatwhere.errors import RunError, printable
 from whatwhere.files import claim, input_files
@@ -154,16 +154,31 @@ def _may_have_written(
     return True
 
 
+class OtherCodes(RunError):
+    """Codes that exist already, but do not belong to this command.
+
+    path        the file
+    difference  what they were made with instead, as a clause
+    hint        what to do about other settings, in sentences; may be empty
+    """
+
+    def __init__(self, path: Path, difference: str, hint: str = "") -> None:
+        self.path = path
+        self.difference = difference
+        self.hint = hint.strip()
+        super().__init__(
+            f"{printable(path)} exists already, and was made with {difference}. Choose another"
+            f" path, or replace it with --overwrite.{hint}"
+        )
+
+
 def _exists_already(file: Path, words: str, hint: str = "") -> RunError:
     """Make the error for codes that exist already, but do not belong to this command.
 
     words  what they were made with instead
     hint   a sentence about other settings
     """
-    return RunError(
-        f"{printable(file)} exists already, and was made with {words}. Choose another path, or"
-        f" replace it with --overwrite.{hint}"
-    )
+    return OtherCodes(file, words, hint)
 
 
 def _read_groups(

@@ -25,7 +25,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from whatwhere.commands.old_forms import Grammar, OldForm
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting, SpecError
 from whatwhere.spec.checks import type_hints, value_in_words
 from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
@@ -196,9 +196,7 @@ class Settings:
             part.isidentifier() or part.isdecimal() for part in name.split(".")
         ):
             example = "learning.each.epochs" if "learning" in self.known else next(iter(self.known))
-            raise SpecError(
-                f"Cannot read --set {change[:80]!r}. Expected NAME=VALUE, such as {example}=5."
-            )
+            raise InvalidSetting({"--set": change[:80]}, f"NAME=VALUE, such as {example}=5")
         if name.partition(".")[0] not in self.known:
             near = " or ".join(map(repr, nearest(name, self.known)))
             meant = (

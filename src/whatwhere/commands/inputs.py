@@ -9,7 +9,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.commands.builder import Settings
-from whatwhere.errors import RunError, SpecError, plural, printable
+from whatwhere.errors import InvalidSetting, RunError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
@@ -46,6 +46,13 @@ class ImageInput(Checked):
     waveforms    number of waveforms of a recording. Default: as many as the recording shows
     length       length of the waveforms of a recording: samples, such as 64, or a time, such as
                  12ms. Default: the length of its events
+    rise         find where a recording rises within this time, such as 150ms: events that begin
+                 suddenly and decay slowly, such as calcium
+    louder       find where a recording becomes louder within this time, such as 2s: bursts of any
+                 waveform, such as earthquakes
+    start        where to begin in a recording, such as 90, 1:30, 0:01:30.250 or 2min, in the times
+                 that a table of events has. Default: its beginning
+    end          where to end, in the same way
     """
 
     source: str = "digits"
@@ -57,18 +64,35 @@ class ImageInput(Checked):
     rate: Positive | None = None
     waveforms: Count | None = None
     length: str | None = None
+    rise: str | None = None
+    louder: str | None = None
+    start: str | None = None
+    end: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length is not None:
-            from whatwhere.spec.duration import read_length
+        from whatwhere.spec.duration import read_length, seconds_of
 
-            read_length(self.length)  # before the recording is read
+        for name in ("length", "rise", "louder"):
+            if getattr(self, name) is not None:
+                read_length(getattr(self, name), name)  # before the recording is read
+        for name in ("start", "end"):
+            if getattr(self, name) is not None:
+                seconds_of(getattr(self, name), name)
 
     @property
     def for_recordings(self) -> bool:
         """Whether an option was given that only recordings have."""
-        return (self.rate, self.waveforms, self.length) != (None, None, None)
+        given = (
+            self.rate,
+            self.waveforms,
+            self.length,
+            self.rise,
+            self.louder,
+            self.start,
+            self.end,
+        )
+        return any(one is not None for one in given)
 
     def absolute(self) -> "ImageInput":
         """Return the same with paths in full; names, `alpha` and `nan` stay as they are."""
@@ -76,6 +100,14 @@ class ImageInput(Checked):
 
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
+
+    def part_of(self, signals: "ww.data.Signals") -> "ww.data.Signals":
+        """Return the part of a recording from `start` to `end`."""
+        from whatwhere.spec.duration import seconds_of
+
+        start = None if self.start is None else seconds_of(self.start, "start")
+        end = None if self.end is None else seconds_of(self.end, "end")
+        return signals.between(start, end)
 
     def for_training(
         self, *, signals: bool = False
@@ -88,13 +120,16 @@ class ImageInput(Checked):
             self.source, self.mask, crop=self.crop, signals=signals or self.for_recordings
         )
         if isinstance(images, ww.data.Signals):
-            images = images.with_rate(self.rate)
+            images = self.part_of(images.with_rate(self.rate))
             if self.limit is not None:
                 images = images.windows()
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)
         return images.subset(rows), None if masks is None else masks.subset(rows)
+
+
+PART = (ImageInput, "start end")  # what every command on a recording takes
 
 
 def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
@@ -127,14 +162,18 @@ def read_images(
     """
     images = ww.data.load(source, labels, size=size, recorded=recorded_by(run))
     if size is not None and images.shape[1:] != (size, size):
-        raise SpecError(f"--size scales pictures, but {images.name} has arrays. Leave out --size.")
+        given = f"--size for {images.name}, which has arrays"
+        raise InvalidSetting(given, "pictures, or no --size")
     return images
 
 
-def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
-    """Return a recording with its rate: the given one, the file's, or the run's."""
-    signals = cast("ww.data.Signals", ww.data.load(source, signals=True, rate=rate))
-    return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
+def read_recording(run: Path, source: str, options: ImageInput) -> "ww.data.Signals":
+    """Return a recording, or the part of it that was asked for, with its rate: the given one, the
+    file's, or the run's."""
+    signals = cast("ww.data.Signals", ww.data.load(source, signals=True, rate=options.rate))
+    if signals.rate is None:
+        signals = signals.with_rate(notes_of(run).get("rate"))
+    return options.part_of(signals)
 
 
 def read_examples(run: Path, source: str) -> "ww.data.Images":
@@ -229,15 +268,11 @@ def with_preset(
         recipe = replace(recipe, inference=replace(recipe.inference, **CODING))
     elif preset.startswith("learned"):
         if settings.given("inference"):
-            raise SpecError(
-                f"--set inference.… does not work with --preset {preset}, which has its own"
-                " settings. Remove one of them."
-            )
+            given = f"--set inference.… with --preset {preset}"
+            raise InvalidSetting(given, "one of them: the preset has its own settings")
         model, inference = resolve_steps(model, preset)
         recipe = replace(recipe, inference=inference, plan=())
     elif preset != "recipe":
-        raise SpecError(
-            f"Unknown --preset {preset!r}. Expected coding, recipe, learned, or learned-5 for 5"
-            " steps."
-        )
+        known = "coding, recipe, learned, or learned-5 for 5 steps"
+        raise InvalidSetting({"--preset": preset}, known)
     return settings.override(recipe), model

@@ -81,11 +81,13 @@ class Stages:
         yields with the number of pieces just done."""
         import rich.progress as bars
 
+        room = self.console.width - 2 * len(str(total)) - len(" / 100 min left ")
+        is_wide = len(title) + 24 <= room  # a bar and a rate
         columns = (
             bars.TextColumn("{task.description}", markup=False),
-            bars.BarColumn(),
+            *((bars.BarColumn(),) if is_wide else ()),
             bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[rate]}"),
+            *((bars.TextColumn("{task.fields[rate]}"),) if is_wide else ()),
             bars.TextColumn("{task.fields[time_left]}"),
         )
         start = time.monotonic()
@@ -97,7 +99,9 @@ class Stages:
         with bars.Progress(
             *columns, console=self.console, transient=True, disable=no_bar
         ) as display:
-            task = display.add_task(title, total=total, completed=done, rate="", time_left="")
+            task = display.add_task(
+                _shortened(title, room), total=total, completed=done, rate="", time_left=""
+            )
 
             def advance(pieces: int) -> None:
                 nonlocal last_line
@@ -110,6 +114,14 @@ class Stages:
 
             yield advance
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
+
+
+def _shortened(title: str, room: int) -> str:
+    """Return a title that leaves room for the numbers behind it, in whole words."""
+    if len(title) <= room:
+        return title
+    words = title[: max(room - 1, 1)].rpartition(" ")[0] or title[: max(room - 1, 1)]
+    return f"{words.rstrip(',')}…"
 
 
 def _pace_words(pace: Pace) -> str:

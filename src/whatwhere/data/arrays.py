@@ -22,7 +22,7 @@ from numpy.lib.npyio import NpzFile
 
 from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, plural, printable, warn
+from whatwhere.errors import ImageError, InvalidImages, plural, printable, warn
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -161,9 +161,10 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     with open_regular(path) as file:
         start = file.read(512)
     if _is_text(start):
-        raise ImageError(
-            f"{printable(path)} is text. Expected images (a picture, .npy, .npz or IDX) or a"
-            " recording (.wav, .csv, .edf or .npy). Rename a table of numbers to .csv."
+        raise InvalidImages(
+            f"{printable(path)}, a text",
+            "images (a picture, .npy, .npz or IDX) or a recording (.wav, .csv, .edf or .npy)",
+            "Rename a table of numbers to .csv.",
         )
     if not start.startswith(_ZIP_MAGIC):
         return read_array(path, largest), None
@@ -174,9 +175,8 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
         if len(archive) == 1:
             return np.asarray(archive[archive.files[0]]), None
         names = ", ".join(sorted(archive)[:9]) or "no arrays"
-    raise ImageError(
-        f"{path} contains {names}; expected one array, or `images` (or `signals`) and `labels`."
-    )
+    expected = "one array, or `images` (or `signals`) and `labels`"
+    raise InvalidImages(f"{path} with {names}", expected)
 
 
 def _is_text(start: bytes) -> bool:
@@ -208,10 +208,38 @@ def as_array(values: object) -> np.ndarray:
 def check_dtype(dtype: np.dtype, name: str) -> None:
     """Raise an ImageError for values that are neither pixels nor samples."""
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
-        raise ImageError(
-            f"{name} has values of type {dtype}; expected bool, uint8, uint16, int8, int16 or"
-            " floats. Convert the array, for example with array.astype('uint8')."
+        raise InvalidImages(
+            f"{name}, values of type {dtype}",
+            "bool, uint8, uint16, int8, int16 or floats",
+            "Scale it to floats from 0 to 1, such as array / array.max().",
         )
+
+
+class AmbiguousChannels(UserWarning):
+    """An array whose second or fourth axis may hold the channels; the second is taken.
+
+    name   the array
+    shape  its shape
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.shape = shape
+        super().__init__(
+            f"{name} has the shape {shape}; reading axis 1 as the {shape[1]} channels. If axis 3"
+            " holds the channels, move it to axis 1, or set channels='last' in Python."
+        )
+
+
+class UnclearAxes(ImageError):
+    """An array whose shape does not show what its axes are.
+
+    shape  its shape
+    """
+
+    def __init__(self, shape: tuple[int, ...], message: str) -> None:
+        self.shape = shape
+        super().__init__(message)
 
 
 def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> AnyArray:
@@ -219,7 +247,7 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
     copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
-        raise ImageError(_shape_words(shape, name))
+        raise UnclearAxes(shape, _shape_words(shape, name))
     if len(shape) == 3:
         return with_new_axis(values, 1)
     if (channels or channel_axis(shape, name)) == "first":
@@ -256,19 +284,17 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     first_is_short = a <= most_channels
     last_is_short = c <= most_channels
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
-        warn(
-            f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"
-            " the channels, move it to axis 1, or set channels='last' in Python."
-        )
+        warn(AmbiguousChannels(name, shape))
     if first_is_short:
         return "first"
     if last_is_short:
         return "last"
     if a < min(b, c) or c < min(a, b):
         return "first" if a < c else "last"
-    raise ImageError(
+    raise UnclearAxes(
+        shape,
         f"{name}: the shape {shape} does not show which axis holds the channels; expected fewer"
-        " channels than rows and columns. In Python, set channels='first' or 'last'."
+        " channels than rows and columns. In Python, set channels='first' or 'last'.",
     )
 
 
@@ -276,13 +302,9 @@ def as_labels(stored: AnyArray, name: str) -> np.ndarray:
     """Return labels as int64 [N]."""
     values = stored[:]
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
-        raise ImageError(
-            f"{name} has labels of shape {values.shape} and type {values.dtype}; expected one"
-            " integer per image."
-        )
+        given = f"{name}, labels of shape {values.shape} and type {values.dtype}"
+        raise InvalidImages(given, "one integer per image")
     if values.dtype.kind == "u" and values.max(initial=0) > np.iinfo(np.int64).max:
-        raise ImageError(
-            f"{name} has the label {values.max()}; expected labels up to {np.iinfo(np.int64).max}"
-            " (int64)."
-        )
+        most = np.iinfo(np.int64).max
+        raise InvalidImages(f"{name} with the label {values.max()}", f"labels up to {most} (int64)")
     return values.astype(np.int64)

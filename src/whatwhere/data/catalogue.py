@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal
 from urllib.request import Request, urlopen
 
-from whatwhere.errors import ImageError, did_you_mean
+from whatwhere.errors import ImageError, NoSuchImages, UnknownDataset
 from whatwhere.files import FileFields, new_folder, open_atomic
 
 FOLDER = Path(__file__).parent
@@ -105,11 +105,51 @@ def checksums(name: str) -> list[str]:
 def find(name: str) -> Entry:
     """Return the data set of this name."""
     if name not in CATALOGUE:
-        known = ", ".join(CATALOGUE)
-        raise ImageError(
-            f"Unknown data set {name!r}. Expected one of {known}.{did_you_mean(name, CATALOGUE)}"
-        )
+        raise UnknownDataset("data set", name, CATALOGUE)
     return CATALOGUE[name]
+
+
+class WrongChecksum(ImageError):
+    """A file of a data set that is damaged or missing, or another file.
+
+    name      the file
+    expected  the file that it should be, if that has another name
+    """
+
+    def __init__(self, name: str, remedy: str, expected: str = "") -> None:
+        self.name = name
+        self.expected = expected
+        other = f"not {expected}, or it is " if expected else ""
+        super().__init__(f"{name} is {other}damaged: its checksum is wrong. {remedy}")
+
+
+class NotStored(ImageError):
+    """A file of a data set that cannot be stored in the cache.
+
+    name    the file
+    folder  the cache
+    reason  why, as a clause
+    """
+
+    def __init__(self, name: str, folder: Path, reason: str) -> None:
+        self.name = name
+        self.folder = folder
+        self.reason = reason
+        super().__init__(
+            f"Cannot store {name} in {folder}: {reason}. Copy or download it again, or set"
+            " WHATWHERE_DATA to another folder for the cache."
+        )
+
+
+class NotDownloaded(ImageError):
+    """A file of a data set that no server has.
+
+    name  the file
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name = name
+        super().__init__(message)
 
 
 def cache_folder() -> Path:
@@ -155,7 +195,7 @@ def verified_path(entry: Entry, file: File) -> Path:
     path = folder_of(entry) / file.name
     if verify(entry, file) != "verified":
         remedy = "Install whatwhere again." if entry.embedded else f"Run `{entry.how_to_get}`."
-        raise ImageError(f"{path} is damaged: its checksum is wrong. {remedy}")
+        raise WrongChecksum(str(path), remedy)
     return path
 
 
@@ -169,10 +209,7 @@ def download(
     """
     wanted = [file for file in entry.files if verify(entry, file) != "verified"]
     if entry.embedded and wanted:
-        raise ImageError(
-            f"The file {wanted[0].name} of {entry.name} is damaged or missing. Install whatwhere"
-            " again."
-        )
+        raise WrongChecksum(f"{wanted[0].name} of {entry.name}", "Install whatwhere again.")
     for file in wanted:
         if source is None:
             _fetch(entry, file)
@@ -183,9 +220,10 @@ def download(
                 if (source / name).is_file()
             ]
             if not paths:
-                raise ImageError(
-                    f"{source} does not contain {file.download_name}. Copy the file there, or give"
-                    " another folder with --from."
+                raise NoSuchImages(
+                    f"{file.download_name} in",
+                    source,
+                    remedy="Copy the file there, or give another folder with --from.",
                 )
             with paths[0].open("rb") as stream:
                 store(entry, file, stream, str(paths[0]))
@@ -205,9 +243,10 @@ def _fetch(entry: Entry, file: File) -> None:
         except (OSError, HTTPException, ImageError) as error:
             failures.append(f"  {url}: {error}")
     names = ", ".join(file.download_name for file in entry.files)
-    raise ImageError(
+    raise NotDownloaded(
+        file.download_name,
         f"Cannot download {file.download_name} of {entry.name}:\n" + "\n".join(failures) + "\n"
-        f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`."
+        f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`.",
     )
 
 
@@ -227,15 +266,9 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
                 digest.update(chunk)
                 target.write(chunk)
             if digest.hexdigest() != file.sha256:
-                raise ImageError(
-                    f"{name} is not {file.name} of {entry.name}, or it is damaged: its checksum is"
-                    " wrong. Download it again."
-                )
+                raise WrongChecksum(name, "Download it again.", f"{file.name} of {entry.name}")
     except (OSError, EOFError, zlib.error) as error:
-        raise ImageError(
-            f"Cannot store {name} in {folder}: {error}. Copy or download it again, or set"
-            " WHATWHERE_DATA to another folder for the cache."
-        ) from None
+        raise NotStored(name, folder, str(error)) from None
 
 
 def absolute_source(source: str | Path) -> str:

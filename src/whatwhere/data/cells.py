@@ -18,7 +18,16 @@ from numpy.typing import ArrayLike
 from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
 from whatwhere.data.mixed import Kind, Recorded, centre_square, convert, usual_side
 from whatwhere.data.pictures import open_picture, read_page
-from whatwhere.errors import ImageError, listed, printable, unique_printable, warn
+from whatwhere.errors import (
+    EmptySet,
+    ImageError,
+    InvalidImages,
+    MissingColumn,
+    listed,
+    printable,
+    unique_printable,
+    warn,
+)
 from whatwhere.files import open_regular, readable
 from whatwhere.spec.execution import Shard
 
@@ -71,11 +80,42 @@ def cell_pixels(cell: object) -> np.ndarray:
         return read_page(cast("PillowPicture", cell).copy())
     values = np.asarray(cell)
     if values.ndim not in (2, 3):
-        raise ImageError(
-            f"Got {type(cell).__name__} of shape {values.shape} as a picture; expected a PIL"
-            " picture, the bytes of a PNG or JPEG file, or an array [H, W] or [H, W, C]."
+        raise InvalidImages(
+            f"{type(cell).__name__} of shape {values.shape} as a picture",
+            "a PIL picture, the bytes of a PNG or JPEG file, or an array [H, W] or [H, W, C]",
         )
     return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+
+
+class RowsBecomeSquares(UserWarning):
+    """Rows of a table whose pictures have several sizes.
+
+    name   the table
+    sizes  the number of sizes
+    side   side of the squares, in pixels
+    """
+
+    def __init__(self, name: str, sizes: int, side: int) -> None:
+        self.name = name
+        self.sizes = sizes
+        self.side = side
+        super().__init__(
+            f"{name} has pictures of {sizes} sizes. whatwhere scales each one so that its shorter"
+            f" side has {side} pixels and crops its centre. Give size=… for another side."
+        )
+
+
+class UnusableCell(ImageError):
+    """A cell of a table that is not a picture.
+
+    row     the number of its row, from 0
+    column  the name of its column
+    """
+
+    def __init__(self, row: int, column: str, error: ImageError) -> None:
+        self.row = row
+        self.column = column
+        super().__init__(f"Row {row:,}, column {column!r}: {error}")
 
 
 def picture_of_sample(sample: object) -> object:
@@ -112,7 +152,7 @@ class _Column:
         try:
             return cell_pixels(self.table[row][self.name])
         except ImageError as error:
-            raise ImageError(f"Row {row:,}, column {self.name!r}: {error}") from error
+            raise UnusableCell(row, self.name, error) from error
 
 
 def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | None) -> Images:
@@ -128,7 +168,7 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
     rows = shard.rows_of_pictures(len(table))
     numbers = np.arange(rows.start, rows.stop)
     if len(numbers) == 0:
-        raise ImageError(f"{name} has no rows; expected at least one picture.")
+        raise EmptySet
     shapes: list[tuple[int, int, int]] = []
     dtypes: set[np.dtype] = set()
     deepest = 0
@@ -144,10 +184,7 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
     sizes = sorted({(height, width) for _, height, width in shapes})
     side = size or recorded.side if len(sizes) == 1 else size or recorded.side or usual_side(sizes)
     if len(sizes) > 1 and size is None:
-        warn(
-            f"{name} has pictures of {len(sizes)} sizes. whatwhere scales each one so that its"
-            f" shorter side has {side} pixels and crops its centre. Give size=… for another side."
-        )
+        warn(RowsBecomeSquares(name, len(sizes), side or usual_side(sizes)))
     height, width = (side, side) if side else sizes[0]
     read = partial(_read_rows, column, numbers, kind, deep_white, side)
     labels, classes = _labels(table, features, numbers)
@@ -184,10 +221,8 @@ def _common_kind(
 ) -> Kind:
     """Return the kind that pictures of these channels and types become."""
     if len(channels - {1}) > 1:
-        raise ImageError(
-            f"{name} has pictures of {listed(sorted(channels))} channels; expected the same number"
-            " in all, except in grey ones."
-        )
+        given = f"{name}, pictures of {listed(sorted(channels))} channels"
+        raise InvalidImages(given, "the same number in all, except in grey ones")
     most = max(channels)
     if dtypes == {np.dtype(np.uint8)}:
         return Kind(most, np.dtype(np.uint8), 255)
@@ -205,10 +240,7 @@ def _picture_column(features: Mapping[str, object]) -> str:
         return typed[0]
     usual = [name for name in named if not typed or name in typed]
     if not usual:
-        raise ImageError(
-            f"The data set has the columns {listed(features)}; expected one of pictures, such as"
-            " 'image'. Rename it: dataset.rename_column(…, 'image')."
-        )
+        raise MissingColumn("image", features)
     return usual[0]
 
 

@@ -7,19 +7,45 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 
 from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import StoredArray
-from whatwhere.errors import ImageError, SpecError, plural, warn
+from whatwhere.errors import (
+    BeyondRange,
+    ImageError,
+    InvalidImages,
+    InvalidSetting,
+    NotFinite,
+    plural,
+    warn,
+)
 from whatwhere.html import notebook_strip
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
+
+
+class CountsDiffer(ImageError):
+    """Another number of labels than of images.
+
+    name    what has both
+    images  the number of images
+    labels  the number of labels
+    """
+
+    def __init__(self, name: str, images: int, labels: int) -> None:
+        self.name = name
+        self.images = images
+        self.labels = labels
+        super().__init__(
+            f"{name} has {plural(images, 'image')} and {plural(labels, 'label')}; expected one"
+            " label per image."
+        )
 
 
 class Pixels(Protocol):
@@ -109,10 +135,7 @@ class Images:
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
-            raise ImageError(
-                f"{self.name} has {plural(len(self), 'image')} and"
-                f" {plural(len(self.labels), 'label')}; expected one label per image."
-            )
+            raise CountsDiffer(self.name, len(self), len(self.labels))
 
     def __len__(self) -> int:
         return self.pixels.shape[0]
@@ -186,7 +209,7 @@ class Images:
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
-    def with_white(self, white: float) -> "Images":
+    def with_white(self, white: float) -> Self:
         """Return the same images in the units of a model (`InputSpec.white`); floats are used as
         they are."""
         return self if white == self.white else replace(self, white=white)
@@ -197,10 +220,8 @@ class Images:
         if channels == self.shape[0]:
             return self
         if 1 not in (channels, self.shape[0]):
-            raise ImageError(
-                f"{self.name} has images of {self.shape[0]} channels; expected {channels}"
-                " channels, or 1 (grey)."
-            )
+            given = f"{self.name}, images of {self.shape[0]} channels"
+            raise InvalidImages(given, f"{channels} channels, or 1 (grey)")
         N, _, H, W = self.pixels.shape
         read = partial(_read_channels, self.pixels, channels)
         pixels = replace(_lazy(self.pixels), shape=(N, channels, H, W), read=read)
@@ -289,9 +310,26 @@ def white_used(largest: int, name: str) -> int:
     for bits in (10, 12):
         if 0 < largest < 2**bits:
             white = 2**bits - 1
-            warn(f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.")
+            warn(FewBits(name, bits, white))
             return white
     return brightest_of(np.dtype(np.uint16))
+
+
+class FewBits(UserWarning):
+    """Pixels of 16 bits of which a camera used fewer.
+
+    name   the images
+    bits   how many it used
+    white  the value that is taken for white
+    """
+
+    def __init__(self, name: str, bits: int, white: int) -> None:
+        self.name = name
+        self.bits = bits
+        self.white = white
+        super().__init__(
+            f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white."
+        )
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:
@@ -303,14 +341,13 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
         high = raw.max(initial=0, where=known)
     largest = np.finfo(np.float32).max
     if np.isnan(low):
-        raise ImageError(
-            f"{name} has NaN; expected finite values. If NaN marks unknown values, set"
-            " allow_nan=True (--mask nan)."
-        )
+        remedy = "If NaN marks unknown values, set allow_nan=True (--mask nan)."
+        raise NotFinite(f"the values of {name}", remedy)
     if not (low >= -largest and high <= largest):
-        raise ImageError(
-            f"{name} has values from {low} to {high}; expected finite values within the range of"
-            " float32. Replace or remove the other values."
+        raise BeyondRange(
+            f"The values of {name} exceed the range of float32",
+            {"from": low, "to": high},
+            "Replace or remove the values that are too large.",
         )
     return float(low), float(high)
 
@@ -334,18 +371,14 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     classes = np.unique(labels)
     each, remainder = divmod(count, len(classes))
     if each < 1 or remainder:
-        raise SpecError(
-            f"Cannot share {plural(count, 'label')} equally among"
-            f" {plural(len(classes), 'class', 'classes')}. Give a multiple of {len(classes)}."
-        )
+        expected = f"a multiple of {len(classes)}, the number of classes"
+        raise InvalidSetting({"labels": count}, expected)
     generator = np.random.default_rng(seed)
     chosen = []
     for label in classes:
         rows = generator.permutation(np.flatnonzero(labels == label))
         if len(rows) < each:
-            raise SpecError(
-                f"{count} labels need {each} per class, but class {label} has only"
-                f" {plural(len(rows), 'image')}. Ask for fewer labels."
-            )
+            expected = f"fewer: class {label} has only {plural(len(rows), 'image')}"
+            raise InvalidSetting({"labels": count, "labels per class": each}, expected)
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

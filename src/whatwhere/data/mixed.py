@@ -29,7 +29,15 @@ from whatwhere.data.pictures import (
     pictures_of_files,
     read_pictures,
 )
-from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable, warn
+from whatwhere.errors import (
+    InvalidImages,
+    UnusableImageFile,
+    one_or,
+    plural,
+    printable,
+    unique_printable,
+    warn,
+)
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
@@ -64,6 +72,8 @@ class MixedPictures:
     classes    the names of their labels
     elsewhere  the files of the same folder that other shards read
     all_pictures  the pictures of all shards
+    decoded    whether every picture was decoded. If not, one that turns out to be damaged is black,
+               with a warning, and large JPEG files become squares by way of a part of their size
     """
 
     pictures: Sequence[Picture]
@@ -73,14 +83,17 @@ class MixedPictures:
     classes: tuple[str, ...] = ()
     elsewhere: Sequence[Path] = ()
     all_pictures: AllPictures | None = None
+    decoded: bool = True
 
     @classmethod
-    def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
+    def of_folder(
+        cls, folder: Path, recorded: Recorded, shard: Shard, *, decoded: bool = True
+    ) -> "MixedPictures":
         """Return the pictures of a shard of a folder; no other file is opened."""
         content = folder_content(folder)
         own, elsewhere = content.split(shard)
         name = printable(folder.name or folder.absolute().name)
-        pictures = read_pictures(folder, own)
+        pictures = read_pictures(folder, own, decoded=decoded)
         return cls(
             pictures,
             name,
@@ -88,6 +101,7 @@ class MixedPictures:
             classes=content.classes,
             elsewhere=elsewhere,
             all_pictures=content.all_pictures,
+            decoded=decoded,
         )
 
     @classmethod
@@ -109,11 +123,11 @@ class MixedPictures:
         own = pictures_of_files(files[rows.start : rows.stop])
         return cls(own, plural(len(files), "file"), recorded, all_pictures=all_pictures)
 
-    @property
+    @cached_property
     def sizes(self) -> list[tuple[int, int]]:
         """Heights and widths, the most frequent first."""
-        sizes = [picture.shape[1:] for picture in self.pictures]
-        return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
+        counts = Counter(picture.shape[1:] for picture in self.pictures)
+        return [size for size, _ in counts.most_common()]
 
     def kind(self) -> Kind:
         """Return the kind that all of them become."""
@@ -124,10 +138,11 @@ class MixedPictures:
             usual = max(numbers, key=lambda number: (counts[number], -number))
             odd = next(one for one in self.pictures if one.shape[0] not in (1, usual))
             given = " and ".join(map(str, numbers))
-            raise ImageError(
-                f"{self.name} has pictures of {given} channels, such as {printable(odd.name)} of"
-                f" {odd.shape[0]}; expected the same number in all, except in grey ones. Convert"
-                " the pictures to one number of channels, or leave it out."
+            raise InvalidImages(
+                f"{self.name}, pictures of {given} channels, such as {printable(odd.name)} of"
+                f" {odd.shape[0]}",
+                "the same number in all, except in grey ones",
+                "Convert the pictures to one number of channels, or leave it out.",
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
@@ -165,9 +180,19 @@ class MixedPictures:
         """Return all of them as squares: scaled so that the shorter side is `side`, and cut at the
         centre."""
         side = side or usual_side(self.sizes)
-        return self._group(
-            self.pictures, self.name, (side, side), partial(centre_square, side=side)
-        )[0]
+        fit = partial(centre_square, side=side)
+        enough = 0 if self.decoded else 4 * side
+        return self._group(self.pictures, self.name, (side, side), fit, enough=enough)[0]
+
+    def _decoded(self, picture: Picture, enough: int) -> np.ndarray:
+        """Return the pixels of a picture; black if only decoding tells that it is damaged."""
+        try:
+            return decode(picture, blend=self.blend, enough=enough)
+        except UnusableImageFile as error:
+            if self.decoded:
+                raise
+            warn(DamagedPictureIsBlack(picture, error.reason))
+            return np.zeros(picture.shape, picture.dtype)
 
     def _group(
         self,
@@ -176,6 +201,7 @@ class MixedPictures:
         size: tuple[int, int],
         fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
         alpha: bool = False,
+        enough: int = 0,
     ) -> Group:
         kind = self.kind()
         whites = {"uint8": 255, "uint16": self.deep_white, "int16": 32768}
@@ -183,7 +209,7 @@ class MixedPictures:
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 
         def read_one(picture: Picture) -> np.ndarray:
-            pixels = decode(picture, blend=self.blend)
+            pixels = self._decoded(picture, enough)
             return fit(convert(pixels, whites.get(picture.dtype.name), kind))
 
         def read(rows: np.ndarray) -> np.ndarray:
@@ -212,6 +238,34 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     """Return the side of squares from pictures of these sizes: 64, or the smallest side of all
     pictures if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
+
+
+class DamagedPictureIsBlack(UserWarning):
+    """A picture that was opened by its header turns out to be damaged.
+
+    picture  the picture
+    reason   what is wrong with it
+    """
+
+    def __init__(self, picture: Picture, reason: str) -> None:
+        self.picture = picture
+        self.reason = reason
+        super().__init__(
+            f"{picture.name} is damaged ({reason}) and is shown black. Replace it, or leave it out."
+        )
+
+
+class TooSmall(UserWarning):
+    """Pictures that are left out because they are smaller than the crops.
+
+    count  the number of pictures
+    size   side of the crops, in pixels
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count = count
+        self.size = size
+        super().__init__(f"Leaving out {plural(count, 'picture')} smaller than {size} × {size}.")
 
 
 class PicturesBecomeSquares(UserWarning):
@@ -312,13 +366,11 @@ def _large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     large = [group for group in groups if min(group[0].shape[1:]) >= size]
     if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
-        raise ImageError(
-            f"Cannot cut crops of {size} × {size}: no picture is large enough. Give a size of at"
-            f" most {largest}."
-        )
+        expected = f"at most {largest}, because no picture is larger"
+        raise InvalidImages(f"crops of {size} × {size} pixels", expected)
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:
-        warn(f"Leaving out {plural(left_out, 'picture')} smaller than {size} × {size}.")
+        warn(TooSmall(left_out, size))
     return large
 
 
@@ -377,11 +429,11 @@ def match_mask(mask: Images, images: Images) -> Images:
     them."""
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
-        raise ImageError(
-            f"{mask.name} has {plural(len(mask), 'mask')} of {channels} × {height} × {width} for"
-            f" {plural(len(images), 'image')} of {C} × {H} × {W} ({images.name}); expected"
-            f" {one_or(len(images))} mask{'s' if len(images) > 1 else ''} of {one_or(C)} × {H} ×"
-            f" {W}."
+        raise InvalidImages(
+            f"{mask.name}, {plural(len(mask), 'mask')} of {channels} × {height} × {width} for"
+            f" {plural(len(images), 'image')} of {C} × {H} × {W} ({images.name})",
+            f"{one_or(len(images))} mask{'s' if len(images) > 1 else ''} of {one_or(C)} × {H} ×"
+            f" {W}",
         )
     if len(mask) == len(images):
         return mask

@@ -10,7 +10,7 @@ import numpy as np
 
 from whatwhere.data.arrays import open_npz
 from whatwhere.data.images import AllPictures
-from whatwhere.errors import ImageError, plural, printable
+from whatwhere.errors import ImageError, NoSuchImages, plural, printable
 from whatwhere.files import (
     check_format,
     checked,
@@ -151,13 +151,13 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     shards: dict[Path, Shard] = {path: part_number(path) for path in place.glob("part-*-of-*")}
     counts = sorted({shard.count for shard in shards.values()})
     if not counts:
-        raise ImageError(
-            f"{printable(place)} has no parts. Give the --out folder of a command with --shard."
-        )
+        remedy = "Give the --out folder of a command with --shard."
+        raise NoSuchImages("parts in", printable(place), remedy=remedy)
     if len(counts) > 1:
-        raise ImageError(
+        raise OtherShards(
+            counts,
             f"{printable(place)} mixes the parts of two runs, one with {counts[0]} and one with"
-            f" {counts[1]} shards. Remove the parts of one run."
+            f" {counts[1]} shards. Remove the parts of one run.",
         )
     count = counts[0]
     begun = {shard.index for path, shard in shards.items() if (path / UNFINISHED).exists()}
@@ -167,13 +167,50 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
         first = missing[0]
         state = "unfinished" if first in begun else "missing"
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-        raise ImageError(
+        raise PartMissing(
+            Shard(first, count),
+            first in begun,
             f"{printable(place)}: part {first} of {count} is {state}{more}. Run the command again"
-            f" with --shard {first}/{count}."
+            f" with --shard {first}/{count}.",
         )
     parts = sorted(shards)
     _check_same_source(place, parts)
     return parts
+
+
+class OtherShards(ImageError):
+    """Parts of runs with different numbers of shards in one folder.
+
+    counts  the numbers of shards
+    """
+
+    def __init__(self, counts: list[int], message: str) -> None:
+        self.counts = tuple(counts)
+        super().__init__(message)
+
+
+class PartMissing(ImageError):
+    """A part that was never made, or not to its end.
+
+    shard  the part
+    begun  whether it was begun
+    """
+
+    def __init__(self, shard: Shard, begun: bool, message: str) -> None:
+        self.shard = shard
+        self.begun = begun
+        super().__init__(message)
+
+
+class PartsDiffer(ImageError):
+    """Parts that were made from other pictures, with another model or with other settings.
+
+    difference  how they differ, as a clause
+    """
+
+    def __init__(self, difference: str, message: str) -> None:
+        self.difference = difference
+        super().__init__(message)
 
 
 def _check_same_source(folder: Path, parts: list[Path]) -> None:
@@ -184,16 +221,18 @@ def _check_same_source(folder: Path, parts: list[Path]) -> None:
     for number, part in enumerate(parts[1:], 2):
         record = read_record(part)
         if words := record.other_pictures(first):
-            raise ImageError(
+            raise PartsDiffer(
+                words,
                 f"{printable(folder)}: the pictures changed between part 1 and part {number}:"
                 f" {words}. Run the command again for all parts, with --overwrite or with another"
-                " folder."
+                " folder.",
             )
         if words := record.other_source(first):
-            raise ImageError(
+            raise PartsDiffer(
+                words,
                 f"{printable(folder)}: part {number} of {count} was made with {words} than part 1."
                 f" Make one of them again, with --overwrite and --shard {number}/{count} or"
-                f" 1/{count}."
+                f" 1/{count}.",
             )
 
 
@@ -214,14 +253,16 @@ def check_next_part(folder: Path, shard: Shard, record: PartRecord, hint: str = 
         earlier = read_record(part)
         name = printable(part.name)
         if words := record.other_pictures(earlier):
-            raise ImageError(
+            raise PartsDiffer(
+                words,
                 f"{printable(folder)}: the pictures changed after {name} was made: {words}. Run"
-                " the command again for all parts, with --overwrite or with another folder."
+                " the command again for all parts, with --overwrite or with another folder.",
             )
         if words := record.other_source(earlier):
-            raise ImageError(
+            raise PartsDiffer(
+                words,
                 f"{printable(folder)}: {name} was made with {words}. Give the same as for that"
-                f" part, or make all parts again with --overwrite.{hint}"
+                f" part, or make all parts again with --overwrite.{hint}",
             )
 
 
@@ -235,10 +276,11 @@ def check_part_of(folder: Path, shard: Shard) -> None:
         count = max(counts)
         work = "all pictures" if shard.is_all else f"part {shard.index} of {shard.count}"
         origin = f" ({shard.origin})" if shard.origin else ""
-        raise ImageError(
+        raise OtherShards(
+            [count, shard.count],
             f"{printable(folder)} has parts of {count} shards, but this command would write"
             f" {work}{origin}. To repeat one of them, give --shard I/{count}. Otherwise, choose"
-            " another folder."
+            " another folder.",
         )
 
 

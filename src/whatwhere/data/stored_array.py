@@ -9,11 +9,11 @@ import os
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ChangedFile, Unreadable
 from whatwhere.files import FileStamp, open_regular
 
 
@@ -141,16 +141,14 @@ class StoredArray:
             return open_regular(self.path)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ImageError(
-                f"Cannot read {self.path}, which you loaded: {reason}. Load it again."
-            ) from None
+            raise Unreadable(self.path, reason, "Load it again.") from None
 
     def _check(self, status: os.stat_result) -> None:
         if FileStamp.of(status) != self.stamp:
             raise self._changed()
 
-    def _changed(self) -> ImageError:
-        return ImageError(f"{self.path} changed after you loaded it. Load it again.")
+    def _changed(self) -> ChangedFile:
+        return ChangedFile(self.path)
 
 
 AnyArray = np.ndarray | StoredArray
@@ -163,7 +161,7 @@ def with_new_axis(values: AnyArray, axis: int) -> AnyArray:
     return np.expand_dims(values, axis)
 
 
-def _range(part: Any, size: int, axis: int) -> range:
+def _range(part: slice | SupportsIndex, size: int, axis: int) -> range:
     """Return the entries of an axis that a number or a slice names."""
     if isinstance(part, slice):
         chosen = range(*part.indices(size))

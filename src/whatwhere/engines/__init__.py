@@ -7,7 +7,7 @@ from whatwhere.engines.cpu.first_use import FirstUse
 from whatwhere.engines.cpu.greedy_choice import is_sparse
 from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.engines.triton.engine import TritonEngine
-from whatwhere.errors import EngineError, SlowEngineWarning, warn
+from whatwhere.errors import NoFastEngine, UnknownEngine, warn
 from whatwhere.model import Problem
 
 __all__ = ["ENGINES", "REFERENCE", "Engine", "get_engine", "resolve", "unsupported_reasons"]
@@ -21,9 +21,7 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
 def get_engine(name: str) -> Engine:
     """Return the engine of this name."""
     if name not in ENGINES:
-        raise EngineError(
-            f"Unknown engine {name!r}. Expected 'auto' or one of {', '.join(ENGINES)}."
-        )
+        raise UnknownEngine("engine", name, ["auto", *ENGINES])
     return ENGINES[name]
 
 
@@ -31,7 +29,7 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
     """Return the engine of this name, or with 'auto' the fastest that supports the problem.
 
     A name of an engine that does not support the problem raises an EngineError with the reason. If
-    only the reference is left for 'auto', a SlowEngineWarning says why. If `images` is given,
+    only the reference is left for 'auto', a NoFastEngine warning says why. If `images` is given,
     'auto' takes the reference for a few small images until there is machine code.
     """
     if name != "auto":
@@ -44,15 +42,7 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
         supported.pop(0)
     chosen = ENGINES[supported[0]]
     if chosen is REFERENCE:
-        why = "; ".join(
-            f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
-        )
-        warn(
-            "Engine 'auto' chose 'reference', which is 10 to 20 times slower than the others,"
-            f" because they do not support this problem: {why}. Set engine='reference' to silence"
-            " this warning.",
-            SlowEngineWarning,
-        )
+        warn(NoFastEngine({name: why for name, why in reasons.items() if why is not None}))
     elif chosen.name == "cpu" and images is not None and FIRST_USE.is_small(problem, images):
         return FIRST_USE.engine
     return chosen

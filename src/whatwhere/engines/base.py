@@ -9,6 +9,22 @@ from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
 
+class UnsupportedProblem(EngineError):
+    """A problem that an engine does not support.
+
+    engine  its name
+    reason  why, as a clause
+    """
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.engine = engine
+        self.reason = reason
+        super().__init__(
+            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
+            " does."
+        )
+
+
 class LinearMap:
     """The products with A that learning needs; every engine has its own implementation."""
 
@@ -57,7 +73,4 @@ class Engine(Protocol):
 def require_supported(engine: str, reason: str | None) -> None:
     """Raise an EngineError if there is a reason why an engine does not support a problem."""
     if reason is not None:
-        raise EngineError(
-            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
-            " does."
-        )
+        raise UnsupportedProblem(engine, reason)

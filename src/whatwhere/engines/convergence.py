@@ -155,18 +155,7 @@ def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
 
 def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> None:
     """Warn about images that took all steps and still changed, given their `unfinished_changes`."""
-    if len(unfinished) and spec.gap > 0:
-        warn(
-            f"{len(unfinished)} of {images} images did not reach gap = {spec.gap:g} in"
-            f" {spec.steps} steps: the duality gap is still up to {float(unfinished.max()):.2g} of"
-            " the cost. Give more steps or a larger gap. In float32, gaps below about 1e-6 are"
-            " rounding.",
-            ConvergenceWarning,
-        )
-    elif len(unfinished):
-        warn(
-            f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
-            f" {spec.steps} steps: the relative change of the cost per step is still up to"
-            f" {float(unfinished.max()):.2g}. Give more steps or a larger tolerance.",
-            ConvergenceWarning,
-        )
+    if len(unfinished):
+        measure, bound = ("gap", spec.gap) if spec.gap > 0 else ("tolerance", spec.tolerance)
+        worst = float(unfinished.max())
+        warn(ConvergenceWarning(measure, bound, len(unfinished), images, spec.steps, worst))

@@ -15,9 +15,10 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whatwhere.errors import shown
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, ModelSpec
-from whatwhere.spec.checks import is_choice, shown
+from whatwhere.spec.checks import is_choice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

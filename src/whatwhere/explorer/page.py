@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whatwhere.data import Images
 from whatwhere.engines.support import ANY, Kinds, Only, Support, Values
-from whatwhere.errors import ImageError, SpecError, listed, plural
+from whatwhere.errors import InvalidImages, InvalidSetting, listed, plural
 from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.html import ASSETS, assemble, bundle
 from whatwhere.inference import infer
@@ -75,9 +75,10 @@ def _require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
     """Raise a SpecError that names a setting which the page's engine does not have."""
     reason = PAGE.unsupported_setting(replace(inference, step=LineSearch()), model)
     if reason is not None:
-        raise SpecError(
-            f"The explorer does not support {reason}. Give a model with square filters and square"
-            " pooling regions, each within one map."
+        raise InvalidSetting(
+            reason,
+            "a model with square filters and square pooling regions, each within one map, for the"
+            " explorer",
         )
 
 
@@ -159,10 +160,8 @@ class Explorer:
     ) -> None:
         self.settings = settings or ExplorerSettings()
         if images.shape[0] != model.spec.channels:
-            raise ImageError(
-                f"{images.name} has {plural(images.shape[0], 'channel')}, but the model explains"
-                f" images of {model.spec.channels}. Give other images."
-            )
+            given = f"{images.name}, images of {plural(images.shape[0], 'channel')}"
+            raise InvalidImages(given, f"{model.spec.channels}, as the model explains")
         self.model = model
         self.recipe = recipe
         self.name = name

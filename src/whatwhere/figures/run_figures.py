@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from whatwhere.errors import SpecError, plural
+from whatwhere.errors import UnknownChoice, plural
 from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import draw_steps, trace
 from whatwhere.figures.composite import (
@@ -209,10 +209,7 @@ class RunFigures:
     def check(self, name: str) -> None:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
-            raise SpecError(
-                f"Unknown figure {name!r} of {self.run.name}. Expected one of"
-                f" {', '.join(self.names)}."
-            )
+            raise UnknownChoice(f"figure of {self.run.name}", name, self.names)
 
     def report(self, drawn: Mapping[str, Section]) -> str:
         """Return the HTML report of the run: its settings, then the figures by name, which `draw`

@@ -25,11 +25,22 @@ import torch
 import torch.nn.functional as F
 
 from whatwhere.engines.reference.pooling_update import start_pooling
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, InvalidSetting
 from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
+
+
+class NoLam(ImageError):
+    """Images from which `AutoLam` cannot choose λ.
+
+    reason  why, as a clause
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"AutoLam cannot choose lam: {reason}. Give lam as a number.")
 
 
 @dataclass(frozen=True)
@@ -87,10 +98,7 @@ def resolve_lam(
             exponent = spec.penalty.degree - 2
             return replace(spec, lam=spec.lam.relative * _strength(seen, rule) ** exponent)
     if threshold <= 0:
-        raise ImageError(
-            "AutoLam cannot choose lam: the images have no noise, or no feature correlates with"
-            " them. Give lam as a number."
-        )
+        raise NoLam("the images have no noise, or no feature correlates with them")
     return replace(spec, lam=1 / threshold)
 
 
@@ -109,9 +117,10 @@ def resolve_recipe(
         return recipe
     model = start or DeconvNet(recipe.model, seed=recipe.seed)
     if any(lam.share is not None for lam in auto):
-        raise SpecError(
-            "AutoLam with `share` needs a learned model, so training cannot use it. Train with"
-            " `relative` or a number, and give the share to infer or to whatwhere encode."
+        raise InvalidSetting(
+            "AutoLam with `share` for training",
+            "`relative` or a number, because `share` needs a learned model",
+            "Give the share to infer or to whatwhere encode.",
         )
     learning = []
     for k, spec in enumerate(recipe.learning, start=1):
@@ -131,9 +140,7 @@ def _strength(seen: Iterable[Target], rule: AutoLamRule) -> float:
         lengths.append((F.avg_pool2d(power, side, 1).max() * side**2).sqrt())
     median = float(torch.stack(lengths).median())
     if median == 0:
-        raise ImageError(
-            "AutoLam cannot choose lam: most of the images have no contrast. Give lam as a number."
-        )
+        raise NoLam("most of the images have no contrast")
     return median / rule.strokes
 
 
@@ -176,10 +183,7 @@ def sample_targets(
             is_known = True
             yield target
     if not is_known:
-        raise ImageError(
-            "AutoLam cannot choose lam: no value is known, because all are NaN or the mask is 0"
-            " everywhere. Leave these images out."
-        )
+        raise NoLam("no value is known, because all are NaN or the mask is 0 everywhere")
 
 
 def _largest_correlation(

@@ -5,7 +5,13 @@ from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError, warn
+from whatwhere.errors import (
+    BeyondRange,
+    DamagedFilters,
+    InvalidImages,
+    InvalidSetting,
+    warn,
+)
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import ValueRange, all_finite
@@ -14,6 +20,23 @@ from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 # where a model notes the versions of its filters that were found finite; torch counts up the
 # version with every change in place
 _FINITE = "_finite_versions"
+
+
+class ProbablyBytes(UserWarning):
+    """Images far brighter than the model's white, probably bytes that were not scaled.
+
+    largest  their largest value
+    white    the model's white
+    """
+
+    def __init__(self, largest: float, white: float) -> None:
+        self.largest = largest
+        self.white = white
+        super().__init__(
+            f"Images have values up to {largest:.4g}, but the model's white is {white:g}."
+            f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
+            f" with model.input.white = {largest:.4g}."
+        )
 
 
 def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = None) -> None:
@@ -28,22 +51,19 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
         return
     largest = float(image.nan_to_num(0).max())
     if largest > usual and float(image.nan_to_num(0).min()) >= 0:
-        warn(
-            f"Images have values up to {largest:.4g}, but the model's white is {white:g}."
-            f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
-            f" with model.input.white = {largest:.4g}."
-        )
+        warn(ProbablyBytes(largest, white))
 
 
 def check_settings(spec: object, plan: Iterable[object]) -> None:
     """Raise a SpecError for settings or phases of another type, such as a number of steps."""
     if spec is not None and not isinstance(spec, InferenceSpec):
-        raise SpecError(
-            f"Got spec = {spec!r}; expected an InferenceSpec, such as InferenceSpec(steps=10). A"
-            " number of steps alone is the argument `steps`."
+        raise InvalidSetting(
+            {"spec": spec},
+            "an InferenceSpec, such as InferenceSpec(steps=10)",
+            "A number of steps alone is the argument `steps`.",
         )
     if not isinstance(plan, Sequence) or not all(isinstance(phase, Phase) for phase in plan):
-        raise SpecError(f"Got plan = {plan!r}; expected phases, such as [Phase(layer=1)].")
+        raise InvalidSetting({"plan": plan}, "phases, such as [Phase(layer=1)]")
 
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
@@ -56,9 +76,8 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
             or not tensor.isfinite().all()
         ):
             kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ImageError(
-                f"Got latents of {kind}; expected finite float tensors, as `infer` returns them."
-            )
+            expected = "finite float tensors, as `infer` returns them"
+            raise InvalidImages(f"latents of {kind}", expected)
     return latents.to(model.device, model.dtype)
 
 
@@ -70,9 +89,7 @@ def check_filters(model: DeconvNet) -> None:
         return
     for k, f in enumerate(model.filters, start=1):
         if not all_finite(f):
-            raise SpecError(
-                f"The model's filters at layer {k} have NaN or infinite values. Train it again."
-            )
+            raise DamagedFilters(k)
     model.__dict__[_FINITE] = versions
 
 
@@ -84,8 +101,12 @@ def check_start(problem: Problem, cost: Tensor) -> None:
     images = problem.images
     latents = problem.latents
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
-    raise ImageError(
-        f"The objective exceeds the range of {images.dtype}: images up to"
-        f" {float(images.abs().max()):.4g}, features up to {feature:.4g}, lam = {problem.lam:.4g}."
-        " Scale the images, or choose a smaller lam."
+    raise BeyondRange(
+        f"The objective exceeds the range of {images.dtype}",
+        {
+            "images up to": float(images.abs().max()),
+            "features up to": feature,
+            "lam =": problem.lam,
+        },
+        "Scale the images, or choose a smaller lam.",
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.engines.reference import ista
-from whatwhere.errors import ImageError
+from whatwhere.errors import EmptySet, SeveralSizes
 from whatwhere.inference import checks
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.learned_steps import Steps, resolve_steps
@@ -90,7 +90,7 @@ def infer(
     elif steps is not None:
         require(
             spec is None and not plan,
-            "steps with spec or plan",
+            {"steps": steps, "spec": spec, "plan": plan},
             "steps alone, because learned steps have their own settings",
         )
         model, spec = resolve_steps(model, steps)
@@ -178,7 +178,7 @@ def _check_input(
     if checked:
         source, mask, values = check_target(model, source, mask)
     if len(source) == 0:
-        raise ImageError("Got an empty set of images; expected at least one.")
+        raise EmptySet
     if checked:
         checks.warn_of_bytes(model.spec, source[:1], values)
     return GivenImages(source, mask, checked, are_signals)
@@ -186,14 +186,9 @@ def _check_input(
 
 def _check_same_size(target: Target, first: Target) -> None:
     """Raise an ImageError for a batch whose images have another size than the first batch."""
-    size = target.v.shape[2:]
-    expected = first.v.shape[2:]
-    if size == expected:
-        return
-    raise ImageError(
-        f"Got images of {'×'.join(map(str, size))} pixels after others of"
-        f" {'×'.join(map(str, expected))}; expected images of one size."
-    )
+    (height, width), (first_height, first_width) = target.v.shape[2:], first.v.shape[2:]
+    if (height, width) != (first_height, first_width):
+        raise SeveralSizes([(first_height, first_width), (height, width)])
 
 
 # A plan on one batch ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from whatwhere.errors import RunError, SpecError, command, plural, printable
+from whatwhere.errors import InvalidSetting, RunError, SpecError, command, plural, printable
 from whatwhere.files import readable
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FILE_NAME, model_file, read_checked, write_checked
@@ -20,6 +20,33 @@ from whatwhere.spec import InferenceSpec
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere learned steps 3"
+
+
+class NoLearnedSteps(RunError):
+    """Learned steps that were never saved next to a model.
+
+    known   the numbers of steps that were saved
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, problem: str, known: tuple[int, ...], remedy: str) -> None:
+        self.known = known
+        self.remedy = remedy
+        super().__init__(f"{problem} {remedy}")
+
+
+class StepsOfAnotherModel(RunError):
+    """Learned steps of a model with other filters or settings.
+
+    name    the file of the steps, or "the learned steps"
+    remedy  what to do, in sentences
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name = name
+        self.remedy = remedy
+        problem = f"{name} belong to another model, with other filters or settings."
+        super().__init__(f"{problem} {remedy}")
 
 
 @dataclass(frozen=True)
@@ -48,9 +75,7 @@ class LearnedSteps:
 
     def __post_init__(self) -> None:
         if self.spec.schedule is None:
-            raise SpecError(
-                "Learned steps need settings with a schedule of at least 1 step; got none."
-            )
+            raise InvalidSetting({"step": self.spec.step}, "a schedule of at least 1 step")
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -85,9 +110,10 @@ class LearnedSteps:
                 else f"inference of {plural(steps, 'learned step')}"
             )
             learn = command("whatwhere", "distill", path, "--steps", str(steps or 5))
-            raise RunError(
-                f"{printable(path)} has no {wanted}; its files of learned steps: {there}. Run"
-                f" `{learn}` to learn them."
+            raise NoLearnedSteps(
+                f"{printable(path)} has no {wanted}; its files of learned steps: {there}.",
+                tuple(saved),
+                f"Run `{learn}` to learn them.",
             )
         return read_steps(saved[max(saved) if steps is None else steps])
 
@@ -100,10 +126,7 @@ class LearnedSteps:
             name = "the learned steps" if self.source is None else printable(self.source)
             run = Path("RUN") if self.source is None else self.source.parent
             again = command("whatwhere", "distill", run, "--steps", str(len(self)))
-            raise RunError(
-                f"{name} belong to another model, with other filters or settings. Run `{again}` to"
-                " learn new ones."
-            )
+            raise StepsOfAnotherModel(name, f"Run `{again}` to learn new ones.")
         return (
             model.with_upward([f.to(model.filters[0]) for f in self.upward])
             if self.upward
@@ -121,13 +144,13 @@ def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceS
     if not isinstance(steps, LearnedSteps):
         name = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", str(steps))
         if name is None:
-            raise SpecError(
-                f"Got steps = {steps!r}; expected 'learned', or 'learned-5' for 5 steps."
-            )
+            raise InvalidSetting({"steps": steps}, "'learned', or 'learned-5' for 5 steps")
         if model.source is None:
-            raise RunError(
-                f"steps = {steps!r} needs a model from a file. Load the model with whatwhere.load,"
-                " or give steps = whatwhere.LearnedSteps.load(RUN)."
+            raise NoLearnedSteps(
+                f"steps = {steps!r} needs a model from a file.",
+                (),
+                "Load the model with whatwhere.load, or give steps ="
+                " whatwhere.LearnedSteps.load(RUN).",
             )
         steps = LearnedSteps.load(model.source, int(name[1]) if name[1] else None)
     return steps.model_for(model), steps.spec
@@ -142,8 +165,8 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """Return the part of a file name that tells the steps of one model in a folder from those of
-    another; a run's folder has one model."""
+    """Return the part of a file name that tells apart the steps of several models in a folder; a
+    run's folder has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, one_or, warn
+from whatwhere.errors import BeyondRange, ImageError, InvalidImages, WrongShape, one_or, warn
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
 from whatwhere.model.deconvnet import ValueRange, all_finite
@@ -51,17 +51,16 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if hasattr(images, "column_names"):
-        raise ImageError(
-            f"Got a table ({type(images).__name__}); expected images. Load its pictures first:"
-            " whatwhere.data.load(table)."
-        )
+        given = f"a table ({type(images).__name__})"
+        raise InvalidImages(given, "images", "Load its pictures first: whatwhere.data.load(table).")
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
     axes = "T" if spec.for_signals else "H, W"
-    raise ImageError(
-        f"Got {type(images).__name__}; expected a float tensor or array [N, {spec.channels},"
-        f" {axes}], paths or Pillow's pictures, or images from whatwhere.data.load. Convert other"
-        " lists with torch.as_tensor."
+    raise InvalidImages(
+        type(images).__name__,
+        f"a float tensor or array [N, {spec.channels}, {axes}], paths or Pillow's pictures, or"
+        " images from whatwhere.data.load",
+        "Convert other lists with torch.as_tensor.",
     )
 
 
@@ -112,15 +111,15 @@ def is_one_picture(shape: Sequence[int]) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3 and min(shape[:2]) > 3)
 
 
-def in_model_units(spec: ModelSpec, images: Any) -> Any:
+def in_model_units(spec: ModelSpec, images: object) -> Any:
     """Return images, given in any form that `infer` takes, in a model's units and with its
     channels; integers of 8 or 16 bits divided by the largest."""
-    images, _ = as_image_source(images, spec)
-    if hasattr(images, "as_images"):  # signals
-        images = images.as_images()
-    if hasattr(images, "with_white"):
-        return images.with_white(spec.input.white).with_channels(spec.channels)
-    return scaled(images, spec.input.white) if isinstance(images, Tensor) else images
+    source, _ = as_image_source(images, spec)
+    if hasattr(source, "as_images"):  # signals
+        source = source.as_images()
+    if hasattr(source, "with_white"):
+        return source.with_white(spec.input.white).with_channels(spec.channels)
+    return scaled(source, spec.input.white) if isinstance(source, Tensor) else source
 
 
 def scaled(images: Tensor, white: float) -> Tensor:
@@ -133,9 +132,7 @@ def scaled(images: Tensor, white: float) -> Tensor:
 
 def _as_tensor(array: np.ndarray) -> Tensor:
     if array.dtype.kind not in "buif":
-        raise ImageError(
-            f"Got an array of {array.dtype}; expected floats, or integers of 8 or 16 bits."
-        )
+        raise InvalidImages(f"an array of {array.dtype}", "floats, or integers of 8 or 16 bits")
     native = array.dtype.newbyteorder("=")
     # a tensor may be written to, and torch warns of one that may not
     copy = None if array.flags.writeable else True
@@ -179,11 +176,28 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     images = images.to(model.device, model.dtype)
     signal, background = model.input_stage.forward(images, mask)
     if background.scale is not None and not all_finite(background.scale):
-        raise ImageError(
-            f"The images have values up to {float(images.abs().max()):.4g}, whose contrast exceeds"
-            f" the range of {model.dtype}. Scale them to [0, {model.spec.input.white:g}]."
+        raise BeyondRange(
+            f"The contrast of the images exceeds the range of {model.dtype}",
+            {"images up to": float(images.abs().max())},
+            f"Scale them to [0, {model.spec.input.white:g}].",
         )
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+
+
+class NothingKnown(ImageError):
+    """An image whose mask is 0 everywhere.
+
+    index  its number among the images, from 0
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(
+            f"Image {index} has no known pixel: its mask is 0 everywhere. Leave it out."
+        )
+
+
+_WEIGHTS = "a tensor or array of weights ≥ 0 (0: unknown)"
 
 
 class CheckedImages(NamedTuple):
@@ -223,9 +237,7 @@ def as_weights(mask: object) -> Tensor:
         mask = torch.from_numpy(mask.astype(mask.dtype.newbyteorder("=")))
     if not isinstance(mask, Tensor) or mask.is_complex():
         kind = getattr(mask, "dtype", type(mask).__name__)
-        raise ImageError(
-            f"Got a mask of {kind}; expected a tensor or array of weights ≥ 0 (0: unknown)."
-        )
+        raise InvalidImages(f"a mask of {kind}", _WEIGHTS)
     return mask
 
 
@@ -246,21 +258,16 @@ def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> 
     """Raise an ImageError for a mask that does not belong to these images."""
     N, C, H, W = images.shape
     if not _fits(images, mask):
-        raise ImageError(
-            f"Got a mask of shape {list(mask.shape)} for images of shape {list(images.shape)};"
-            f" expected [{N}, {one_or(C)}, {H}, {W}]."
-        )
+        expected = f"[{N}, {one_or(C)}, {H}, {W}]"
+        context = f"for images of shape {list(images.shape)}"
+        raise WrongShape("a mask", mask.shape, expected, context)
     if not mask.isfinite().all() or (mask < 0).any():
-        raise ImageError(
-            "The mask has negative, NaN or infinite values; expected weights ≥ 0 (0: unknown)."
-        )
+        raise InvalidImages("a mask with negative, NaN or infinite values", _WEIGHTS)
     if allow_unknown:
         return
     empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
     if empty:
-        raise ImageError(
-            f"Image {empty[0]} has no known pixel: its mask is 0 everywhere. Leave it out."
-        )
+        raise NothingKnown(empty[0])
 
 
 def _fits(images: Tensor, mask: Tensor) -> bool:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from whatwhere.engines import resolve
 from whatwhere.engines.convergence import unfinished_changes, warn_unconverged
-from whatwhere.errors import ImageError, SpecError, one_or, plural
+from whatwhere.errors import InvalidSetting, WrongShape, one_or, plural
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
 from whatwhere.inference.infer import run_plan
@@ -81,10 +81,10 @@ class TileAxis:
         size = tile - (tile - length) % stride  # so that the last tile ends with the picture
         step = (size - overlap) // stride
         if step < 1:
-            raise SpecError(
-                f"Got tile = {tile} and overlap = {overlap}; expected a tile of at least"
-                f" {overlap + 2 * stride} pixels (the overlap plus twice the stride of all"
-                " layers), or a smaller overlap."
+            raise InvalidSetting(
+                {"tile": tile, "overlap": overlap},
+                f"a tile of at least {overlap + 2 * stride} pixels (the overlap plus twice the"
+                " stride of all layers), or a smaller overlap",
             )
         room = (length - size) // stride
         count = -(-room // step) + 1
@@ -448,17 +448,13 @@ def _check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> 
     C = model.spec.channels
     shape = tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:
-        raise ImageError(
-            f"Got a picture of shape {list(shape)}; expected [{C}, H, W], one picture with"
-            f" {plural(C, 'channel')}."
-        )
+        expected = f"[{C}, H, W], one picture with {plural(C, 'channel')}"
+        raise WrongShape("a picture", shape, expected)
     if mask is not None and (
         len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]
     ):
-        raise ImageError(
-            f"Got a mask of shape {list(mask.shape)} for a picture of shape {list(shape)};"
-            f" expected [{one_or(C)}, {shape[1]}, {shape[2]}]."
-        )
+        expected = f"[{one_or(C)}, {shape[1]}, {shape[2]}]"
+        raise WrongShape("a mask", mask.shape, expected, f"for a picture of shape {list(shape)}")
 
 
 def read_tile(

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from whatwhere.engines.reference import ista
 from whatwhere.engines.reference.pooling_update import Scales
 from whatwhere.engines.reference.step_size import pooling_rate, safe_step
-from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.errors import EmptySet, InvalidSetting
 from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
@@ -31,7 +31,7 @@ from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.spec import InferenceSpec, LineSearch, Schedule, StepSpec
-from whatwhere.spec.checks import require, require_count, shown
+from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.recipe import joint
 
@@ -64,7 +64,7 @@ class UnrolledInference(nn.Module):
         require_count("steps", steps)
         require(
             isinstance(model, DeconvNet),
-            f"model = {shown(model)}",
+            {"model": model},
             "a DeconvNet, such as ww.load('mnist')",
         )
         inference = inference if inference is not None else InferenceSpec()
@@ -72,10 +72,8 @@ class UnrolledInference(nn.Module):
             steps=tuple(_first_guess(model, steps, inference))
         )
         if len(schedule.steps) != steps:
-            raise SpecError(
-                f"Got a schedule of {plural(len(schedule.steps), 'step')}; expected {steps}, the"
-                " value of `steps`."
-            )
+            given = {"steps": steps, "steps of the schedule": len(schedule.steps)}
+            raise InvalidSetting(given, "the same number")
         depth = model.spec.depth
         layers = range(1, depth + 1)
         sizes = [
@@ -242,11 +240,9 @@ def distill(
     """
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
-        raise SpecError(
-            f"Got {type(unrolled).__name__}; expected UnrolledInference(model, steps=…)."
-        )
+        raise InvalidSetting({"unrolled": unrolled}, "an UnrolledInference(model, steps=…)")
     if len(images) == 0:
-        raise ImageError("Got an empty set of images; expected at least one.")
+        raise EmptySet
     plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = _make_optimizer(unrolled, spec)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)

@@ -32,8 +32,8 @@ class _LabelOptions(Checked):
 
     balanced  assume that all classes have about the same number of pictures
     views     what describes pictures, with commas: own (the features of the model), colour, edges,
-              patterns, network, or an ONNX file; the labels decide how much each counts. By
-              default, all that are installed, but own alone if the model is given by name. The
+              patterns, patches, network, or an ONNX file; the labels decide how much each counts.
+              By default, all that are installed, but own alone if the model is given by name. The
               network (pip install whatwhere[network]) helps most where classes are things in
               photographs
     """

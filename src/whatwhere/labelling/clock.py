@@ -63,10 +63,14 @@ class Clock:
     now: Callable[[], float] = time.monotonic
     progress: Progress | None = field(default=None, init=False)
     _number: int = field(default=0, init=False)
+    _end: float | None = field(default=None, init=False)  # of all stages, as estimated last
 
     @contextmanager
-    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Follow the next stage; a `Stage`."""
+    def stage(self, title: str, total: int, short: str = "") -> Iterator[Callable[[int], None]]:
+        """Follow the next stage; a `Stage`.
+
+        short  what `progress` calls it; '' for its title
+        """
         self._number += 1
         number = self._number
         start = self.now()
@@ -77,7 +81,7 @@ class Clock:
             share = min(1.0, done / max(total, 1))
             seconds = self._seconds_left(number, share, recent, total)
             stages = max(len(self.weights), number)
-            self.progress = Progress(number, stages, title, share, seconds)
+            self.progress = Progress(number, stages, short or title, share, seconds)
 
         with self.shown(title, total) as show:
 
@@ -97,16 +101,19 @@ class Clock:
     def _seconds_left(
         self, number: int, share: float, recent: "deque[tuple[float, int]]", total: int
     ) -> float | None:
-        """Seconds that this stage and all later ones take, from the recent rate."""
+        """Seconds that this stage and all later ones take, from the recent rate; before it is
+        known, from what was estimated in the stage before."""
         (first, before), (last, done) = recent[0], recent[-1]
         if last - first < self.settings.enough or done == before:
-            return None
+            return None if self._end is None else max(0.0, self._end - self.now())
         rate = (done - before) / (last - first)
         here = max(total - done, 0) / rate
         whole = total / rate
         weight = self.weights[number - 1] if number <= len(self.weights) else 1.0
         later = sum(self.weights[number:]) / weight
-        return here + later * whole
+        seconds = here + later * whole
+        self._end = last + seconds
+        return seconds
 
 
 def _time_words(seconds: float) -> str:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class _LabelViews(Checked):
     """What describes the pictures of a page, besides the features that are learned from them.
 
-    features  with commas: colour, edges, patterns, network, or an ONNX file; the labels decide how
-              much each counts. By default, colour and edges. The network
+    features  with commas: colour, edges, patterns, patches, network, or an ONNX file; the labels
+              decide how much each counts. By default, colour and edges. The network
               (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
@@ -192,10 +192,8 @@ class _Opening:
         self, source: "ww.data.Images", stage: "Stage", first: int | None
     ) -> "ww.Labelling":
         """Begin a session; `first` pictures are described now, None for all."""
-        plain = self.behind(source).plain
-        session = ww.Labelling(
-            source, features=plain.views, labels=self.out, first=first, stage=stage
-        )
+        views = self.settings.of(_LabelViews).plain().views
+        session = ww.Labelling(source, features=views, labels=self.out, first=first, stage=stage)
         if self.labels_from is not None and not session.import_labels(self.labels_from):
             # a warning counts them if some are not for these pictures
             labels = plural(len(session.labels.history[-1]), "label")
@@ -210,7 +208,7 @@ class _Opening:
         how = self.settings.of(Distortions)
         options = self.settings.of(Execution)
         change = self.settings.override
-        plain = self.settings.of(_LabelViews).plain()
+        plain = self.settings.of(_LabelViews).plain().for_pictures(source)
         return Behind(source, self.run, how, options, self.out, plain, change=change)
 
     def page(self, source: "ww.data.Images") -> "LabelPage":
@@ -238,8 +236,11 @@ def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> 
             f"{printable(learned)} learned from squares of {side} pixels. For --size {size}, choose"
             " another table with --out, so that the command learns a new model."
         )
+    of_model = Path(run) if run else learned
     with words_of_label():
-        return read_images(Path(run) if run else learned, images, size=size)
+        if ww.data.is_folder(images):  # a page opens at once, however many pictures there are
+            return ww.data.open_folder(images, size, recorded_by(of_model))
+        return read_images(of_model, images, size=size)
 
 
 @contextmanager

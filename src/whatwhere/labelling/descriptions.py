@@ -2,6 +2,7 @@
 side by side."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,12 +52,28 @@ class PlainSettings:
     views  colours of the whole and of quarters, of small pictures because a histogram needs few
            pixels; edges of the whole, of quarters and of sixteenths. On eight sets, this was best
            or near it (benchmarks/labels/plain_views.py)
-    first  pictures that are described before the page opens: as many as take about a second. The
-           others follow behind
+    first  pictures that are described before the page opens: as many small ones as take about a
+           second. The others follow behind
+    fewest  of them, however large they are: fewer have no neighbours
+    seconds  that they may take to decode: a photograph of a camera takes 0.1 s
+    tried    pictures that are decoded to tell how long it takes
     """
 
     views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
-    first: int = 600
+    first: int = 300
+    fewest: int = 30
+    seconds: float = 1.0
+    tried: int = 4
+
+    def for_pictures(self, images: Images) -> "PlainSettings":
+        """Return the same with as many first pictures as are decoded in time."""
+        tried = min(self.tried, len(images))
+        images[:1]  # loads the decoder
+        start = time.perf_counter()
+        images[:tried]
+        each = (time.perf_counter() - start) / tried
+        in_time = int(self.seconds / max(each, 1e-9))
+        return replace(self, first=min(self.first, max(self.fewest, in_time)))
 
 
 def plain_description(
@@ -72,10 +89,13 @@ def plain_description(
     """
     described = images if at is None else images.subset(at)
     name = listed(view.name for view in views)
-    parts = []
+    batches: list[list[Tensor]] = [[] for _ in views]
     with stage(f"describing the pictures by {name}", len(described) * len(views)) as advance:
-        for view in views:
-            parts.append(view.rows(described, advance))
+        for rows in described.batches(max(view.batch_size for view in views)):
+            pixels = described[rows]  # decoded once for all views
+            for view, of_view in zip(views, batches, strict=True):
+                of_view.append(view.rows(pixels, advance))
+    parts = [torch.cat(of_view) for of_view in batches]
     counts = tuple(part.shape[1] for part in parts)
     describer = JoinedDescriber(tuple(views), counts, images.shape)
     return Description(name, torch.cat(parts, 1), describer, at, describer.columns)

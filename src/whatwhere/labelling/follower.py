@@ -147,8 +147,6 @@ class Follower:
         try:
             for description in offers:
                 self._consider(description, said)
-            if not offers:
-                self._elect(said)
             spread = self.session.spread_of(said)
             with self._lock:
                 self._publish(spread, said)
@@ -160,18 +158,25 @@ class Follower:
         self._catch_up(wanted, said)
 
     def _catch_up(self, wanted: int, said: dict[int, str]) -> None:
-        """Do what may be late: suggestions, the estimate, the table of predictions. It stops where
-        newer labels wait."""
-        session = self.session
-        with self._lock:
-            if self._wanted != wanted:
-                return
+        """Do what may be late: suggestions, the election between descriptions, the table of
+        predictions. It stops where newer labels wait."""
+        if self._wanted != wanted:
+            return
         self._suggest()
         with self._lock:
             self._on_news()
+        for candidate in self._candidates:
             if self._wanted != wanted:
                 return
-        session.write_predictions(said)
+            candidate.graph.spread(said)  # the graph keeps it for the election
+        if self._elect(said):
+            spread = self.session.spread_of(said)
+            with self._lock:
+                self._publish(spread, said)
+                self._on_news()
+            self._suggest()
+        if self._wanted == wanted:
+            self.session.write_predictions(said)
 
     def _publish(self, spread: Spread, said: dict[int, str]) -> None:
         session = self.session
@@ -198,14 +203,16 @@ class Follower:
         self._candidates = candidates(self._plain, description)
         self._elect(said)
 
-    def _elect(self, said: dict[int, str]) -> None:
-        """Use the description that explains held-out labels best."""
+    def _elect(self, said: dict[int, str]) -> bool:
+        """Use the description that explains held-out labels best; tell whether it is another."""
         if not self._candidates:
-            return
+            return False
         elected = elect(self._candidates, said)
-        if elected.graph is not self.session.graph:
-            name = elected.description.name
-            self._use(elected, f"pictures are described by {name} now")
+        if elected.graph is self.session.graph:
+            return False
+        name = elected.description.name
+        self._use(elected, f"pictures are described by {name} now")
+        return True
 
     def _use(self, candidate: Candidate, cause: str) -> None:
         with self._lock:

@@ -77,6 +77,7 @@ class Neighbourhood:
         self.classifier = GraphClassifier(class_prior=class_prior, views=views, stage=stage)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
         self._places: np.ndarray | None = None
+        self._last: tuple[dict[int, str], Spread] | None = None
         self._unit: torch.Tensor | None = None
         self._take_graph()
 
@@ -108,9 +109,17 @@ class Neighbourhood:
     def spread(self, said: Mapping[int, str]) -> Spread:
         """Spread labels to all pictures.
 
-        A single class says nothing about other pictures: their probabilities are 0.
+        A single class says nothing about other pictures: their probabilities are 0. The last result
+        is kept, because an election between graphs asks for it again.
         """
         labels = {row: name for row, name in said.items() if name != NOT_SURE}
+        if self._last is not None and self._last[0] == labels:
+            return self._last[1]
+        spread = self._spread(labels)
+        self._last = labels, spread
+        return spread
+
+    def _spread(self, labels: Mapping[int, str]) -> Spread:
         classes = tuple(sorted(set(labels.values())))
         result = np.zeros((len(self), len(classes)))
         if len(classes) == 1:
@@ -150,12 +159,12 @@ class Neighbourhood:
         """Return the rows among some that are nearest to a row, and the cosines of their
         descriptors."""
         others = np.array([other for other in among if other != row], dtype=int)
-        unit = self._unit_rows()
+        unit = self.unit_rows()
         cosines = (unit @ unit[row]).numpy()[others]
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(int(others[i]), float(cosines[i])) for i in order]
 
-    def _unit_rows(self) -> torch.Tensor:
+    def unit_rows(self) -> torch.Tensor:
         """Return the descriptors scaled to length 1, their views weighed as the labels say."""
         unit = self._unit  # another thread may let it go
         if unit is None:

@@ -32,7 +32,7 @@ from whatwhere.labelling.label_tables import (
     predictions_text,
 )
 from whatwhere.labelling.session import Labelling
-from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
+from whatwhere.labelling.thumbnails import PictureSizes, SessionPictures
 from whatwhere.labelling.trial import try_picture
 from whatwhere.labelling.why import Near, WhySettings, choose_others, explain
 from whatwhere.progress import Stage, no_stage
@@ -42,7 +42,7 @@ from whatwhere.progress import Stage, no_stage
 class PageSettings:
     """How the page waits, and how much it shows at once.
 
-    patience  seconds that small pictures wait for labels
+    patience  seconds that small pictures, and the work behind the page, wait for labels
     news      seconds that a request for news waits for some, before the page asks again
     alike     pictures that light up after a label, because they are most like it: a person sees in
               a second whether ten small pictures show the same
@@ -165,9 +165,15 @@ class LabelPage:
 
     @contextmanager
     def _behind_stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        short = title.partition(",")[0]  # the terminal has room for more words
-        with self.clock.stage(short, total) as advance:
-            yield advance
+        # The line of the page has room for a word such as "learning"; the terminal says more.
+        with self.clock.stage(title, total, short=title.partition(" ")[0]) as advance:
+
+            def give_way(pieces: int) -> None:
+                advance(pieces)
+                with self.lock:  # labels come first: their classes follow before the work goes on
+                    self.follower.wait(self.settings.patience)
+
+            yield give_way
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -200,7 +206,7 @@ class LabelPage:
         if row >= len(session.names):
             return None
         if kind == "picture":
-            return self._safely(lambda: Content(self.pictures.original(row), "image/png"))
+            return self._safely(lambda: _picture_content(self.pictures.original(row)))
         if kind == "why":
             return self._safely(lambda: as_json(self._why(session, row)))
         if kind == "like":
@@ -544,6 +550,11 @@ def classify_command(file: Path) -> str:
     return shlex.join(["whatwhere", "classify", "new/", str(file), "--out", "new_sorted"])
 
 
+def _picture_content(picture: bytes) -> Content:
+    is_jpeg = picture.startswith(b"\xff\xd8")
+    return Content(picture, "image/jpeg" if is_jpeg else "image/png")
+
+
 def as_json(value: object) -> Content:
     """Return a value as an answer of the server."""
     return Content(json.dumps(value, allow_nan=False).encode(), "application/json")
@@ -551,11 +562,12 @@ def as_json(value: object) -> Content:
 
 def page(name: str) -> str:
     """Return the page. It loads everything else from its own server, and from no other."""
+    sizes = PictureSizes()
     data = {
         "name": name,
-        "side": SIDE,
-        "columns": COLUMNS,
-        "perSheet": PER_SHEET,
+        "side": sizes.side,
+        "columns": sizes.columns,
+        "perSheet": sizes.sheet,
         "notSure": NOT_SURE,
         "noneOfThese": NONE_OF_THESE,
     }

@@ -22,7 +22,7 @@ from whatwhere.classification.picture_classifier import (
     describe_pictures,
 )
 from whatwhere.classification.settings import Distortions
-from whatwhere.data import Images, Source, load
+from whatwhere.data import Images, Source, is_folder, load, open_folder
 from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
@@ -79,10 +79,11 @@ class Labelling:
                   array [N, D]
     features      what describes the images: a list of views, which are weighed by the labels. A
                   view is a word ('own' for learned features, 'colour', 'edges', 'patterns',
-                  'network'), a value such as `ww.views.Colour()`, an ONNX file, or a callable from
-                  pictures [n, C, h, w] to maps, such as a pretrained network. None takes the usual
-                  views, those of `ww.views.usual_views`, next to learned features; with a run, its
-                  features alone. A network helps most where classes are things in photographs
+                  'patches', 'network'), a value such as `ww.views.Colour()`, an ONNX file, or a
+                  callable from pictures [n, C, h, w] to maps, such as a pretrained network. None
+                  takes the usual views, those of `ww.views.usual_views`, next to learned features;
+                  with a run, its features alone. A network helps most where classes are things in
+                  photographs
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
     labels        a CSV file of labels. The session starts with its labels, changes it after every
@@ -129,7 +130,11 @@ class Labelling:
             description = Description("given rows", checked_rows(images))
             count = len(images)
         else:
-            self.images = load(images, recorded=recorded_of(run, self.file))
+            recorded = recorded_of(run, self.file)
+            if isinstance(images, str | Path) and is_folder(images):
+                self.images = open_folder(images, recorded=recorded)
+            else:
+                self.images = load(images, recorded=recorded)
             count = len(self.images)
             how = invariant_to or Distortions()
             options = options or Execution(device="cpu")
@@ -359,8 +364,9 @@ class Labelling:
 
     def suspects(self) -> list[Suspect]:
         """Return the labels that look wrong: the other labels contradict them when they are held
-        out."""
-        found = suspected_labels(self.graph) if len(self.classes) > 1 else []
+        out, or a picture that is nearly the same has another one."""
+        said = self._described_of(self.said)
+        found = suspected_labels(self.graph, said) if len(self.classes) > 1 else []
         return [one._replace(row=int(self.at[one.row])) for one in found]
 
     def nearest_labelled(self, key: Key, count: int = 4) -> list[tuple[int, float]]:

@@ -19,6 +19,8 @@ import torch
 from whatwhere.engines import Engine
 from whatwhere.engines.convergence import solve
 from whatwhere.learning.filter_problem import (
+    Reduce,
+    along_sphere,
     mean_over,
     project_filters,
     solve_filters,
@@ -55,15 +57,19 @@ def learn(
                 data.store.write(batch, solution.latents)
                 session.end_batch(model, masked(target.v, target.mask), solution)
             for k in _moving_filters(layer, learning):
-                f = solve_filters(
-                    model,
-                    k,
-                    data.stored,
-                    learning.cg_steps,
-                    session.sum_over_processes,
-                    engines[layer - 1],
-                )
+                reduce: Reduce = session.sum_over_processes
+                if learning.tangent:
+                    reduce = along_sphere(model, k, reduce)
+                engine = engines[layer - 1]
+                f = solve_filters(model, k, data.stored, learning.cg_steps, reduce, engine)
+                before = model.filters[k - 1].double()
+                change = session.state.memory.get(f"change{k}")
+                if change is not None:
+                    f = f + learning.change_memory * change.to(f)
                 model = session.same_filters(project_filters(model, k, f), k)
+                if learning.change_memory:
+                    change = model.filters[k - 1].double() - before
+                    session.state.memory[f"change{k}"] = change
             if epoch <= learning.split_until:
                 model = split_rare(model, layer, data, learning, session.sum_over_processes)
             session.end_epoch(model)
@@ -88,14 +94,15 @@ def learn_from_stream(
                 v = target.v
                 M = target.mask
                 images = data.images_in(layer, epoch, batch)
-                mean = partial(mean_over, images=images, reduce=session.sum_over_processes)
+                mean: Reduce = partial(mean_over, images=images, reduce=session.sum_over_processes)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in _moving_filters(layer, learning):
                     linear_map = engine.filter_map(
                         Problem(model, v, phase, latents=solution.latents, mask=M), k
                     )
                     last = session.state.memory.get(f"direction{k}")
-                    f, direction = step_filters(model, k, linear_map, mean, last, learning)
+                    means = along_sphere(model, k, mean) if learning.tangent else mean
+                    f, direction = step_filters(model, k, linear_map, means, last, learning)
                     session.state.memory[f"direction{k}"] = direction
                     model = session.same_filters(project_filters(model, k, f), k)
                 session.end_batch(model, masked(v, M), solution)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from whatwhere.errors import RunError, plural
+from whatwhere.errors import NoSuchRun, RunError, plural
 from whatwhere.files import readable, untrusted
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
@@ -28,6 +28,21 @@ FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 # what may change when a run is resumed: settings of test time, and epochs still to come
 _MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
+
+
+class FixedEpochs(RunError):
+    """Epochs of a layer that a run can no longer have.
+
+    layer  the layer
+    given  the number of epochs
+    done   the number that it has trained
+    """
+
+    def __init__(self, layer: int, given: int, done: int, message: str) -> None:
+        self.layer = layer
+        self.given = given
+        self.done = done
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class Checkpoint(Checked):
         )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
-        """Return the state of training, with a recipe whose settings of training are those of the
+        """Return the state of training, with a recipe whose settings of training equal the
         run."""
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]
@@ -117,10 +132,8 @@ class Checkpoint(Checked):
         """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
         path = folder / STATE
         if not os.path.isfile(path):
-            raise RunError(
-                f"Cannot find the checkpoint {path} to continue from. Train again in another"
-                " folder."
-            )
+            remedy = "Train again in another folder."
+            raise NoSuchRun("the checkpoint to continue from,", path, remedy=remedy)
         with usable_checkpoint(path):
             content, tensors = read_checked(path, FORMAT, key="content")
             with untrusted():  # names of other fields
@@ -167,16 +180,24 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     current = min(state.layer, depth)
     for k in range(1, current):
         if recipe.learning[k - 1].epochs != done[k]:
-            raise RunError(
-                f"Cannot change learning.{k}.epochs to {recipe.learning[k - 1].epochs}: layer {k}"
-                f" is complete after {plural(done[k], 'epoch')}, and the layers above build on it."
-                f" Set it to {done[k]}. Only learning.{current}.epochs can change."
+            given = recipe.learning[k - 1].epochs
+            raise FixedEpochs(
+                k,
+                given,
+                done[k],
+                f"Cannot change learning.{k}.epochs to {given}: layer {k} is complete after"
+                f" {plural(done[k], 'epoch')}, and the layers above build on it. Set it to"
+                f" {done[k]}. Only learning.{current}.epochs can change.",
             )
     begun = done[current] + (state.batch > 0)
     if recipe.learning[current - 1].epochs < begun:
-        raise RunError(
-            f"learning.{current}.epochs = {recipe.learning[current - 1].epochs} is too small:"
-            f" training has begun {plural(begun, 'epoch')}. Give at least {begun}."
+        given = recipe.learning[current - 1].epochs
+        raise FixedEpochs(
+            current,
+            given,
+            begun,
+            f"learning.{current}.epochs = {given} is too small: training has begun"
+            f" {plural(begun, 'epoch')}. Give at least {begun}.",
         )
     return first_epoch(recipe, current, done[current] + 1)
 

@@ -24,6 +24,7 @@ from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, ModelSpec, Recipe
+from whatwhere.spec.checks import require
 from whatwhere.spec.toml import read_recipe
 
 
@@ -98,29 +99,55 @@ class Defaults(NamedTuple):
         return f"as you set, {layers} trained for {words} {noun}"
 
 
+@dataclass(frozen=True)
+class RecordingOptions:
+    """What a person asks of the settings of a recording; None leaves each to the recording.
+
+    waveforms  their number
+    length     their length, in samples or as a time such as '12ms'
+    rise       time within which the recording rises where an event begins
+    louder     time within which it becomes louder where an event begins
+    """
+
+    waveforms: int | None = None
+    length: str | int | None = None
+    rise: str | int | None = None
+    louder: str | int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("length", "rise", "louder") if getattr(self, name) is not None]
+        require(
+            len(given) < 2 and not (self.waveforms and given not in ([], ["length"])),
+            f"{' and '.join(given)} together" if len(given) > 1 else f"waveforms with {given}",
+            "one of waveforms and length, rise, and louder: with rise or louder there is one"
+            " waveform, as long as the rise",
+        )
+
+
 @runtime_checkable
 class OwnSettings(Protocol):
     """Images that bring their own settings to training, such as a recording."""
 
-    def choose_defaults(self, waveforms: int | None, length: str | int | None) -> Defaults:
+    def choose_defaults(self, options: RecordingOptions) -> Defaults:
         """Choose the recipe and the model to begin with."""
 
     def for_training(self, spec: ModelSpec | None) -> Images:
         """Return what a model of this spec learns from; None: what settings are chosen from."""
 
 
+_NOTHING_ASKED = RecordingOptions()
+
+
 def choose_defaults(
     images: ImageSource | OwnSettings,
-    waveforms: int | None = None,
-    length: str | int | None = None,
+    options: RecordingOptions = _NOTHING_ASKED,
     rules: DefaultRules = DEFAULT_RULES,
 ) -> Defaults:
     """Choose the recipe for images [N, C, H, W] or signals, and how many of them each layer learns
     from.
 
-    waveforms, length  number of waveforms of signals, and their length in samples or as a time;
-                       None chooses
-    rules              how settings of pictures follow from them
+    options  what is asked of the settings of signals
+    rules    how settings of pictures follow from them
     """
     if not isinstance(images, OwnSettings) and images[slice(0, 1)].shape[2] == 1:
         # signals as images of height 1
@@ -129,7 +156,7 @@ def choose_defaults(
         assert isinstance(recording, OwnSettings)
         images = recording
     if isinstance(images, OwnSettings):
-        return images.choose_defaults(waveforms, length)
+        return images.choose_defaults(options)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = _pictures_recipe(sample, rules)
     most = max(1, rules.values // sample[0].numel())

@@ -66,6 +66,25 @@ def solve_filters(
     return conjugate_gradient(normal, gradient, model.filters[k - 1].double(), steps)
 
 
+def along_sphere(model: DeconvNet, k: int, reduce: Reduce) -> Reduce:
+    """Return `reduce` without the part of its result along each filter of layer k.
+
+    That part changes the lengths of the filters only. A code of ℓ1 is too small for its filters, so
+    the least-squares problem makes them longer, the projection undoes it, and the more exactly the
+    problem is solved, the less of the step is left.
+    """
+    f = model.filters[k - 1].double()
+    within = (0, 2, 3) if model.spec.normalise == "filter" else (2, 3)
+    squared = f.square().sum(within, keepdim=True)
+    inverse = 1 / squared.where(squared > 0, torch.ones_like(squared))
+
+    def reduced(total: Tensor) -> Tensor:
+        summed = reduce(total)
+        return summed - f * ((f * summed).sum(within, keepdim=True) * inverse)
+
+    return reduced
+
+
 def mean_over(total: Tensor, images: int, reduce: Reduce) -> Tensor:
     """Return the mean over the images of all processes, in float64, of this process's sum."""
     return reduce(total.double()) / images

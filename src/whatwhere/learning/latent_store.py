@@ -25,6 +25,28 @@ from whatwhere.model.sized import layer_regions
 from whatwhere.spec import ModelSpec
 
 
+class NoRoom(RunError):
+    """Latents that fit neither into memory nor onto the disk.
+
+    needed  bytes of memory that they need; as files twice that
+    memory  bytes of memory that are free
+    disk    bytes that are free on the disk of `place`
+    place   a folder on that disk
+    """
+
+    def __init__(self, needed: float, memory: float, disk: float, place: str) -> None:
+        self.needed = needed
+        self.memory = memory
+        self.disk = disk
+        self.place = place
+        super().__init__(
+            f"The latents need {needed / 1e9:.3g} GB of memory, but only {memory / 1e9:.3g} GB are"
+            f" free. As files they need twice that, but the disk of {place} has only"
+            f" {disk / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
+            " images, or learn in a stream (learning.each.update=batch)."
+        )
+
+
 class LatentStore:
     """The latents of every batch on a device.
 
@@ -151,12 +173,7 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     space = shutil.disk_usage(on_disk).free
     if 2 * needed > space:
-        raise RunError(
-            f"The latents need {needed / 1e9:.3g} GB of memory, but only {free / 1e9:.3g} GB are"
-            f" free. As files they need twice that, but the disk of {on_disk} has only"
-            f" {space / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
-            " images, or learn in a stream (learning.each.update=batch)."
-        )
+        raise NoRoom(needed, free, space, str(on_disk))
     return False
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -29,15 +29,29 @@ from whatwhere.errors import ReportedError, RunError, listed, plural
 _GRACE = timedelta(seconds=5)  # for the last messages between the processes that are left
 
 
+class _Store(Protocol):
+    """Keys and values that all processes see; torch exports its type only privately."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def check(self, keys: list[str]) -> bool: ...
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None: ...
+
+    def set_timeout(self, timeout: timedelta) -> None: ...
+
+
 @dataclass
 class Meeting:
     """Where every process writes how many sums it has begun: one that does not answer has begun
     fewer.
 
-    store  keys and values that all processes see; torch exports its type only privately
+    store  keys and values that all processes see
     """
 
-    store: Any
+    store: _Store
     rank: int
     world_size: int
     sums: int = 0

@@ -3,7 +3,7 @@ history; a display."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypedDict, cast
+from typing import TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -230,7 +230,7 @@ class AsyncHostCopy:
         if tensor.is_cuda:
             self._host = torch.empty_like(tensor, device="cpu", pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
-            self._copied = cast(Any, torch.cuda.Event)()  # its constructor has no types
+            self._copied = torch.cuda.Event()
             self._copied.record()
 
     def value(self) -> Tensor:

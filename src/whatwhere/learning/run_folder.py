@@ -18,7 +18,7 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import RunError, command, did_you_mean, printable
+from whatwhere.errors import NoSuchRun, RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -39,6 +39,51 @@ from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 ARRAYS = (".npy", ".npz")
 _HISTORY_FORMAT = "whatwhere history 1"
+
+
+class RunExists(RunError):
+    """A folder that has a run already.
+
+    path      the folder
+    finished  is the run finished?
+    remedy    what to do, in sentences
+    """
+
+    def __init__(self, path: str | os.PathLike[str], finished: bool, remedy: str) -> None:
+        self.path = os.fspath(path)
+        self.finished = finished
+        self.remedy = remedy
+        what = "a finished run" if finished else "a run"
+        super().__init__(f"{printable(self.path)} already has {what}. {remedy}")
+
+
+class RunDiffers(RunError):
+    """A run whose parts do not belong together, or that is continued with something else.
+
+    what        what differs, such as "the recipe"
+    difference  how, as a clause
+    """
+
+    def __init__(self, what: str, difference: str, message: str) -> None:
+        self.what = what
+        self.difference = difference
+        super().__init__(message)
+
+
+class NotARun(RunError):
+    """Images or a recording in place of a run.
+
+    path  the file
+    kind  what it is, such as "a picture"
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        self.path = os.fspath(path)
+        self.kind = kind
+        super().__init__(
+            f"{printable(self.path)} is {kind}, not a run or a model. Give the pictures first, then"
+            " the model."
+        )
 
 
 @dataclass(frozen=True)
@@ -121,9 +166,11 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     file = resolve(path)
     _check_not_data(file)
     if not os.path.exists(file):
-        raise RunError(
-            f"Cannot find the model {os.fspath(path)!r}: there is no such file or folder, and no"
-            f" model of that name. Known names: {', '.join(names())}."
+        raise NoSuchRun(
+            "the model",
+            path,
+            "there is no such file or folder, and no model of that name",
+            f"Known names: {', '.join(names())}.",
         )
     return load_file(file)
 
@@ -161,9 +208,11 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     recipe = read_recipe(layout.recipe)
     if recipe.model != model.spec:
         what = difference(model.spec, recipe.model, "model")
-        raise RunError(
+        raise RunDiffers(
+            "recipe",
+            what,
             f"{printable(path)}: recipe.toml does not match model.safetensors: {what}. Restore one"
-            " of them."
+            " of them.",
         )
     return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
 
@@ -178,10 +227,7 @@ def _check_not_data(path: Path) -> None:
     }
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
-            name = printable(path)
-            raise RunError(
-                f"{name} is {kind}, not a run or a model. Give the pictures first, then the model."
-            )
+            raise NotARun(path, kind)
 
 
 class NoRun(RunError):
@@ -337,9 +383,11 @@ class RunFolder:
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
-            raise RunError(
+            raise RunDiffers(
+                what,
+                difference,
                 f"Cannot continue {printable(self.path)}: the {what} changed ({difference}). Use"
-                " what the run began with, or train again in another folder."
+                " what the run began with, or train again in another folder.",
             )
 
 
@@ -385,11 +433,9 @@ def check_new_run(path: Path) -> None:
     except RunError:  # a damaged one
         finished = False
     if finished:
-        raise RunError(f"{printable(path)} already has a finished run. Choose another folder.")
-    raise RunError(
-        f"{printable(path)} already has a run. Continue it ({resume_command(path)}), or choose"
-        " another folder."
-    )
+        raise RunExists(path, True, "Choose another folder.")
+    remedy = f"Continue it ({resume_command(path)}), or choose another folder."
+    raise RunExists(path, False, remedy)
 
 
 def resume_command(path: Path) -> str:

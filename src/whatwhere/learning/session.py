@@ -41,11 +41,36 @@ _USUAL = SessionRules()
 
 
 class TrainingStopped(RunError):
-    """Training stopped on request. A run with a folder has a checkpoint."""
+    """Training stopped on request. A run with a folder has a checkpoint.
+
+    layer, epoch  where it stopped
+    batches       the number of batches of this epoch that are done
+    saved         whether there is a folder with a checkpoint
+    """
+
+    def __init__(self, state: reports.TrainingState, saved: bool, message: str) -> None:
+        self.layer = state.layer
+        self.epoch = state.epoch
+        self.batches = state.batch
+        self.saved = saved
+        super().__init__(message)
 
 
 class TrainingDiverged(RunError):
-    """Costs or filters are no longer usable numbers; the last checkpoint is intact."""
+    """Costs or filters are no longer usable numbers; the last checkpoint is intact.
+
+    layer, epoch  where
+    problem       what is wrong, as a clause
+    """
+
+    def __init__(self, state: reports.TrainingState, problem: str, cause: str) -> None:
+        self.layer = state.layer
+        self.epoch = state.epoch
+        self.problem = problem
+        super().__init__(
+            f"Training diverged in layer {state.layer}, epoch {state.epoch}: {problem}. {cause}"
+            " The last checkpoint is intact."
+        )
 
 
 @dataclass(frozen=True)
@@ -293,7 +318,9 @@ class TrainingSession:
         if self.folder is not None:
             then = f"Continue with: {resume_command(self.folder.path)}"
         done = f"after {self.state.batch} of {self._batch_count} batches"
-        raise TrainingStopped(f"Stopped in {self._where()}, {done}. {then}")
+        where = f"layer {self.state.layer}, epoch {self.state.epoch}"
+        saved = self.folder is not None
+        raise TrainingStopped(self.state, saved, f"Stopped in {where}, {done}. {then}")
 
     # Position -------------------------------------------------------------------------------------
 
@@ -320,7 +347,4 @@ class TrainingSession:
                 "One step size for the whole batch may be too large for some of its images. Try"
                 f" step.per = 'image', or a smaller lam than {spec.lam:g}."
             )
-        return TrainingDiverged(
-            f"Training diverged in {self._where()}: {problem}. {cause} The last checkpoint is"
-            " intact."
-        )
+        return TrainingDiverged(self.state, problem, cause)

@@ -14,12 +14,18 @@ import torch
 from whatwhere.data import Images, load_for_training
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import SpecError, warn
+from whatwhere.errors import InvalidSetting, warn
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.defaults import OwnSettings, choose_defaults, start_from_pieces
+from whatwhere.learning.defaults import (
+    Defaults,
+    OwnSettings,
+    RecordingOptions,
+    choose_defaults,
+    start_from_pieces,
+)
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
 from whatwhere.learning.processes import ProcessGroup, is_main_process, open_processes
 from whatwhere.learning.reports import (
@@ -67,6 +73,8 @@ def train(
     start: DeconvNet | None = None,
     waveforms: int | None = None,
     length: int | str | None = None,
+    rise: int | str | None = None,
+    louder: int | str | None = None,
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
@@ -89,6 +97,10 @@ def train(
     start      the model to begin with; None draws one from the recipe's seed
     waveforms  the number of waveforms, for a recording without a recipe. None chooses it
     length     the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
+    rise       find where the recording rises within this time, in samples or such as '150ms': for
+               events that begin suddenly and decay slowly, such as calcium
+    louder     find where the recording becomes louder within this time: for bursts of any waveform,
+               such as earthquakes
     progress   show progress on standard error
     options    settings that do not change the outcome: engine, device, memory, checkpoints
     callbacks  functions to call during training, and when to stop
@@ -104,7 +116,7 @@ def train(
     options = options or TrainingOptions()
     callbacks = callbacks or TrainingCallbacks()
     if resume and out is None:
-        raise SpecError("resume=True needs the folder of the run. Give it as out='FOLDER'.")
+        raise InvalidSetting({"resume": True, "out": None}, "the folder of the run, out='FOLDER'")
     if out is not None and not resume:
         check_new_run(Path(out))  # before the images are read
     require(
@@ -112,12 +124,13 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or without a recipe",
     )
+    asked = RecordingOptions(waveforms, length, rise, louder)
     if recipe is None:
-        given = choose_settings(images, start, image_count, waveforms, length)
+        given = choose_settings(images, start, image_count, asked)
     else:
         require(
-            waveforms is None and length is None,
-            "waveforms or length with a recipe, which sets both",
+            asked == RecordingOptions(),
+            "waveforms, length, rise or louder with a recipe, which sets them",
             "train(signals, waveforms=…, length=…) without a recipe, or a recipe with"
             " ModelSpec.signals(…)",
         )
@@ -135,6 +148,17 @@ def train(
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
         return _run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
+
+
+class ChosenSettings(UserWarning):
+    """Training without a recipe chose its settings from the images.
+
+    chosen  the settings, and the reasons
+    """
+
+    def __init__(self, chosen: Defaults) -> None:
+        self.chosen = chosen
+        super().__init__(chosen.line)
 
 
 @dataclass(frozen=True)
@@ -162,27 +186,26 @@ def choose_settings(
     images: _TrainingImages,
     start: DeconvNet | None,
     image_count: int | None,
-    waveforms: int | None = None,
-    length: int | str | None = None,
+    asked: RecordingOptions,
 ) -> _TrainingInput:
     """Return settings for images without a recipe, chosen from them; a warning reports the
     choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
     if isinstance(images, OwnSettings):
-        chosen = images.choose_defaults(waveforms, length)
+        chosen = images.choose_defaults(asked)
         start = start or chosen.start
         source = open_images(images, chosen.recipe.model)
     else:
         require(
-            waveforms is None and length is None,
-            "waveforms or length for images",
+            asked == RecordingOptions(),
+            "waveforms, length, rise or louder for images",
             "a recording: ww.data.load(…, signals=True)",
         )
         source = open_images(images, None)
         chosen = choose_defaults(source.known_images())
     if is_main_process():
-        warn(chosen.line)
+        warn(ChosenSettings(chosen))
     image_count = image_count or _stream_length(source) or chosen.image_count
     return _TrainingInput(source, chosen.recipe, start, image_count)
 
@@ -194,9 +217,7 @@ def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
         channels = given.images.first_images().shape[1]
         recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif given.start.spec != recipe.model:
-        raise SpecError(
-            "The start model does not match the recipe. Give a model of the same ModelSpec."
-        )
+        raise InvalidSetting("a start model of another ModelSpec", "the recipe's model")
     return resolve_recipe(recipe, given.images.known_images(), mask=mask, start=given.start)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load, load_for_training
 from whatwhere.data.cells import is_dataset, is_list_of_paths, picture_of_sample, stream_images
-from whatwhere.errors import ImageError, WhatwhereError, plural
+from whatwhere.errors import EmptySet, ImageError, WhatwhereError, plural
 from whatwhere.inference.target import ImageSource, Target, make_target, scaled
 from whatwhere.latents import Latents
 from whatwhere.learning.defaults import OwnSettings
@@ -158,20 +158,20 @@ _END = object()
 ImageStream = SizedStream | IterableStream
 
 
-def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
+def open_images(images: object, spec: ModelSpec | None) -> ImageStream:
     """Return what `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in
     the units of a model."""
-    images = _load_images(images, spec)
-    if isinstance(images, OwnSettings):
-        images = images.for_training(spec)
-    has_rows = hasattr(images, "__len__") and hasattr(images, "__getitem__")
-    if not has_rows or isinstance(images, list | tuple):
-        return IterableStream(images, spec)
-    if len(images) == 0:
-        raise ImageError("Got an empty set of images; expected at least one.")
-    if spec is not None and isinstance(images, Images):
-        images = images.with_white(spec.input.white)
-    return SizedStream(images)
+    loaded = _load_images(images, spec)
+    if isinstance(loaded, OwnSettings):
+        loaded = loaded.for_training(spec)
+    has_rows = hasattr(loaded, "__len__") and hasattr(loaded, "__getitem__")
+    if not has_rows or isinstance(loaded, list | tuple):
+        return IterableStream(loaded, spec)
+    if len(loaded) == 0:
+        raise EmptySet
+    if spec is not None and isinstance(loaded, Images):
+        loaded = loaded.with_white(spec.input.white)
+    return SizedStream(loaded)
 
 
 def _load_images(images: Any, spec: ModelSpec | None) -> Any:
@@ -372,7 +372,7 @@ def stream_recipe(
     require_count("image_count", image_count)
     require(
         streaming,
-        f"image_count = {image_count} with update = 'epoch'",
+        {"image_count": image_count, "update": "epoch"},
         "update = 'batch', or no image_count",
     )
     batches = image_count / recipe.batch_size

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.errors import ImageError, InvalidImages, InvalidSetting, NotFinite, WrongShape
 from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
@@ -18,6 +18,21 @@ from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class NegativeImages(ImageError):
+    """Images with negative values for a model without negative features and filters.
+
+    lowest  the smallest value
+    """
+
+    def __init__(self, lowest: float) -> None:
+        self.lowest = lowest
+        super().__init__(
+            f"Images have values down to {lowest:.4g}, but the model is non-negative; expected"
+            " values ≥ 0. Shift them, or make the model with nonnegative=False or"
+            " input.kind='onoff'."
+        )
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -203,17 +218,10 @@ class DeconvNet:
         if values is None:
             values = ValueRange.of(images)
         if not values.is_finite:
-            raise ImageError(
-                "The images have NaN or infinite values; expected finite ones. Replace these"
-                " values first."
-            )
+            raise NotFinite("the images", "Replace these values first.")
         spec = self.spec
         if spec.nonnegative_filters and spec.input.kind == "none" and values.lowest < 0:
-            raise ImageError(
-                f"Images have values down to {values.lowest:.4g}, but the model is non-negative;"
-                " expected values ≥ 0. Shift them, or make the model with nonnegative=False or"
-                " input.kind='onoff'."
-            )
+            raise NegativeImages(values.lowest)
 
     def _check_shape(self, images: Tensor) -> None:
         """Raise an ImageError for what is not a float tensor of images with the model's
@@ -222,15 +230,11 @@ class DeconvNet:
         axes = "T" if spec.for_signals else "H, W"
         expected = f"a float tensor [N, {spec.channels}, {axes}]"
         if not isinstance(images, Tensor):
-            raise ImageError(
-                f"Got {type(images).__name__}; expected {expected}. Convert with torch.as_tensor."
-            )
+            raise InvalidImages(type(images).__name__, expected, "Convert with torch.as_tensor.")
         if images.ndim != 4 or images.shape[1] != spec.channels or 0 in images.shape[2:]:
-            raise ImageError(f"Got images of shape {list(images.shape)}; expected {expected}.")
+            raise WrongShape("images", images.shape, expected)
         if not images.is_floating_point():
-            raise ImageError(
-                f"Got images of dtype {images.dtype}; expected floats. Divide bytes by 255."
-            )
+            raise InvalidImages(f"images of {images.dtype}", "floats", "Divide bytes by 255.")
 
 
 class ValueRange(NamedTuple):
@@ -296,10 +300,8 @@ def _check_parts(
     """Raise a SpecError for filters or connectivity whose number, shapes or dtypes do not match a
     spec."""
     if len(filters) != spec.depth or len(connectivity) != spec.depth:
-        raise SpecError(
-            f"Got filters of {plural(len(filters), 'layer')} and connectivity of"
-            f" {plural(len(connectivity), 'layer')}; expected {spec.depth} of each, as in the spec."
-        )
+        given = {"layers of filters": len(filters), "of connectivity": len(connectivity)}
+        raise InvalidSetting(given, f"{spec.depth} of each, as in the spec")
     first = filters[0]
     for k, (layer, f, connected) in enumerate(
         zip(spec.layers, filters, connectivity, strict=True), start=1
@@ -307,14 +309,20 @@ def _check_parts(
         plane = (spec.maps_below(k), layer.maps)
         expected = (*plane, *layer.filter_shape)
         if tuple(f.shape) != expected or tuple(connected.shape) != plane:
-            raise SpecError(
-                f"Layer {k} has filters {list(f.shape)} and connectivity {list(connected.shape)};"
-                f" expected {list(expected)} and {list(plane)}, as in the spec."
+            raise InvalidSetting(
+                {
+                    f"layers.{k}.filters": list(f.shape),
+                    f"layers.{k}.connectivity": list(connected.shape),
+                },
+                f"{list(expected)} and {list(plane)}, as in the spec",
             )
         is_float = f.dtype in DTYPES and (f.dtype, f.device) == (first.dtype, first.device)
         if not is_float or connected.dtype != torch.bool:
-            raise SpecError(
-                f"Layer {k} has filters of {f.dtype} on {f.device} and connectivity of"
-                f" {connected.dtype}; expected float filters with the same dtype and device at"
-                " every layer, and connectivity of torch.bool."
+            raise InvalidSetting(
+                {
+                    f"layers.{k}.filters.dtype": f.dtype,
+                    f"layers.{k}.connectivity.dtype": connected.dtype,
+                },
+                "float filters with the same dtype and device at every layer, and connectivity of"
+                " torch.bool",
             )

@@ -12,7 +12,7 @@ have few places, and a large γ leaves one of them.
 
 Regions next to each other share an event that lies between them. Features of one map and one sign
 are one event if they are no farther apart than a region is long, or than 1.5 elements. Its a, t
-and s are those of all its coefficients.
+and s belong to all its coefficients.
 """
 
 import csv
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import InvalidImages, MissingExtra
 from whatwhere.latents import Latents
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.ops.pooling import Weights
@@ -164,9 +164,10 @@ class Events(np.ndarray):
         except ImportError:
             raise MissingExtra("mne", "annotations of events") from None
         if len(self) and np.isnan(self["seconds"]).any():
-            raise ImageError(
-                "Annotations need times, but these events have no seconds. Give the rate of the"
-                " recording: ww.data.load(…, rate=…)."
+            raise InvalidImages(
+                "events without seconds",
+                "events with times",
+                "Give the rate of the recording: ww.data.load(…, rate=…).",
             )
         names = [f"waveform {number}" for number in self["waveform"]]
         return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
@@ -205,13 +206,11 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
     """
     require(
         math.isfinite(threshold) and threshold >= 0,
-        f"threshold = {threshold}",
+        {"threshold": threshold},
         "an amplitude ≥ 0, in units of the signals",
     )
     if not sized.spec.for_signals or sized.height != 1:
-        raise ImageError(
-            "A model of pictures has no events; expected a model of signals (ModelSpec.signals)."
-        )
+        raise InvalidImages("a model of pictures", "a model of signals (ModelSpec.signals)")
     weights = sized.weights(latents.pooling_params)
     stages = sized.descend(latents.features, weights, to=1)
     tables: list[Events] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import DamagedFilters, NoSuchRun, SpecError
 from whatwhere.files import (
     FileFields,
     check_format,
@@ -49,7 +49,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str], *, overwrite: bool = Fa
     """
     require(
         isinstance(model, DeconvNet),
-        f"a {type(model).__name__}",
+        {"model": model},
         "a DeconvNet (the `model` of a run or a layer)",
     )
     tensors = model_tensors(model)
@@ -84,10 +84,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
         model = DeconvNet.from_parts(spec, filters, connectivity, source=path)
     for k, f in enumerate(model.filters, start=1):
         if not f.isfinite().all():
-            raise RunError(
-                f"{path}: the filters of layer {k} have NaN or infinite values. Train the model"
-                " again."
-            )
+            raise DamagedFilters(k, str(path))
     return model
 
 
@@ -183,5 +180,5 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     """Return the file of a path: the path itself, or the model in a run's folder."""
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
-        raise RunError(f"Cannot find the model {file}: there is no such file.")
+        raise NoSuchRun("the model", file, "there is no such file")
     return file

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.errors import (
+    InvalidImages,
+    InvalidSetting,
+    WrongShape,
+    plural,
+)
 from whatwhere.latents import Latents
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.model.sized import Objective, SizedModel, masked, objective, residual
@@ -48,14 +53,12 @@ class Problem:
     def __post_init__(self) -> None:
         lam_of(self.spec)
         if self.phase.layer > self.model.spec.depth:
-            raise SpecError(
-                f"Got a phase of layer {self.phase.layer}; the model has"
-                f" {plural(self.model.spec.depth, 'layer')}."
-            )
+            expected = f"at most {self.model.spec.depth}, the layers of the model"
+            raise InvalidSetting({"phase.layer": self.phase.layer}, expected)
         channels = self.model.spec.target_channels
         if self.images.ndim != 4 or 0 in self.images.shape:
-            given = f"images of shape {list(self.images.shape)}"
-            raise ImageError(f"Got {given}; expected [N, {channels}, H, W], with no size 0.")
+            expected = f"[N, {channels}, H, W], with no size 0"
+            raise WrongShape("images", self.images.shape, expected)
         N, _, H, W = self.images.shape
         _check("images", self.images, [(N, channels, H, W)], self.model)
         if self.mask is not None:
@@ -111,20 +114,20 @@ class Problem:
         needs."""
         top = len(self.latents.pooling_params)
         if self.latents.p is None or not 1 <= k <= top == self.phase.layer:
-            raise ImageError(
-                f"To update the filters of layer {k} in a phase of layer {self.phase.layer},"
-                f" latents need features of layer {self.phase.layer} and pooling variables of all"
-                f" layers up to it. Got latents of {plural(top, 'layer')}"
-                f" {'with' if self.latents.p is not None else 'without'} features."
+            features = "without" if self.latents.p is None else "with"
+            raise InvalidImages(
+                f"latents of {plural(top, 'layer')} {features} features to update the filters of"
+                f" layer {k} in a phase of layer {self.phase.layer}",
+                f"features of layer {self.phase.layer} and pooling variables of all layers up to"
+                " it",
             )
 
 
 def lam_of(spec: InferenceSpec) -> float:
     """Return λ as a number; raises a SpecError if it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
-        raise SpecError(
-            f"Got lam = {spec.lam}; expected a number. Call inference.resolve_lam to choose one."
-        )
+        remedy = "Call inference.resolve_lam to choose one."
+        raise InvalidSetting({"lam": spec.lam}, "a number", remedy)
     return spec.lam
 
 
@@ -133,10 +136,8 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
     model needs for this many images."""
     depth = len(latents.pooling_params)
     if depth > len(model.regions) or (latents.p is not None and depth == 0):
-        raise ImageError(
-            f"Got latents with pooling variables of {plural(depth, 'layer')}; the model has"
-            f" {len(model.regions)}."
-        )
+        given = f"latents with pooling variables of {plural(depth, 'layer')}"
+        raise InvalidImages(given, f"{len(model.regions)}, as the model has")
     for k, (theta, regions) in enumerate(
         zip(latents.pooling_params, model.regions, strict=False), start=1
     ):
@@ -155,8 +156,10 @@ def _check(
     than the model."""
     same_kind = tensor.dtype == model.dtype and tensor.device == model.device
     if tuple(tensor.shape) not in shapes or not same_kind:
-        raise ImageError(
-            f"Got {what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device};"
-            f" expected {' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on"
-            f" {model.device}."
+        expected = " or ".join(str(list(shape)) for shape in shapes)
+        raise WrongShape(
+            what,
+            tensor.shape,
+            f"{expected}, {model.dtype} on {model.device}",
+            f"({tensor.dtype} on {tensor.device})",
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, plural
+from whatwhere.errors import InvalidImages, plural
 from whatwhere.html import notebook_strip
 from whatwhere.latents import Latents
 from whatwhere.model.events import Events, events_of
@@ -132,7 +132,7 @@ class Solution:
     def model(self) -> SizedModel:
         """The decoder; raises an ImageError if there is none."""
         if self.decoder is None:
-            raise ImageError("This solution has no decoder; expected one that `infer` returned.")
+            raise InvalidImages("a solution without a decoder", "one that `infer` returned")
         return self.decoder
 
     def to(self, *args: object, **kwargs: object) -> "Solution":

@@ -1,17 +1,13 @@
 """Gaussian pooling on the CPU: the compiled loop, and its launch in threads.
 
-A tile is a number of rows of regions, counted through all images and channels. Its elements and
-variables are copied to work memory, where regions are processed LANES at a time by the functions of
-the CPU engine; results are copied back.
-
-Work memory has rows of `pitch` numbers, one for each region of the tile: the elements of a region,
-the weights of its rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x
-(or their gradients).
+A tile is a number of rows of regions. Its elements and variables are copied to work memory
+(`cpu_tiles`), where regions are processed LANES at a time by the functions of the CPU engine;
+results are copied back.
 """
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +15,6 @@ from torch import Tensor
 
 from whatwhere.engines.jit import Array, cached_jit, inline_jit, is_compiled, jit
 from whatwhere.engines.jit.region import (
-    OUTSIDE,
     Axis,
     axis_weights,
     coordinate,
@@ -28,10 +23,18 @@ from whatwhere.engines.jit.region import (
     pool_with_gradient,
     spread,
 )
-from whatwhere.engines.jit.simd import LANES, Lanes, Pair, load, noinline, store
+from whatwhere.engines.jit.simd import LANES, Lanes, Pair, load, store
 from whatwhere.engines.jit.vector_math import fma, formulas
 from whatwhere.engines.threads import share
 from whatwhere.errors import warn
+from whatwhere.nn.cpu_tiles import (
+    GEOMETRY,
+    Rows,
+    copy_values,
+    mark_outside,
+    read_elements,
+    write_elements,
+)
 from whatwhere.nn.fused import Maps
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
@@ -41,26 +44,6 @@ PER_THREAD = 20_000  # regions that are worth another thread
 OPERATIONS = ("fit_pool", "fit_pool_backward", "pool", "slopes", "unpool")
 FIT_POOL, FIT_POOL_BACKWARD, POOL, _, UNPOOL = range(5)  # their numbers, for compiled code
 VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
-NUMBERS = (
-    *("size_y", "size_x", "stride_y", "stride_x", "padding_y", "padding_x"),  # of a region
-    *("height", "width"),  # of the map
-    *("rows", "columns"),  # of regions
-    "channels",
-    "inside",  # whether all regions lie inside the map
-    "overlap",  # regions add their contributions to the map, which is 0 before
-    "tile",  # rows of regions in a tile
-    "pitch",  # of work memory
-    "operation",
-)
-GEOMETRY = np.dtype([(name, np.int64) for name in NUMBERS])
-Geometry = Any  # one such record
-
-
-class Rows(NamedTuple):
-    """Rows of regions, counted through all images and channels: from `first` to before `last`."""
-
-    first: int
-    last: int
 
 
 class FitRule(NamedTuple):
@@ -100,109 +83,6 @@ class Fitted(NamedTuple):
     rows: Pair
     columns: Pair
     variances: Pair
-
-
-# --- copies between maps and work memory
-
-
-@jit
-def _copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
-    """`_copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
-    noinline()
-    M = g.pitch
-    for row in range(rows.first, rows.last):
-        for i in range(2):
-            at = (row // g.rows * g.height + 2 * (row % g.rows) + i) * g.width
-            of = 2 * i * M + (row - rows.first) * g.columns
-            if to_work:
-                for x in range(g.columns):
-                    work[of + x] = z[at + 2 * x]
-                    work[of + M + x] = z[at + 2 * x + 1]
-            else:
-                for x in range(g.columns):
-                    z[at + 2 * x] = work[of + x]
-                    z[at + 2 * x + 1] = work[of + M + x]
-
-
-@jit
-def _copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
-    """Copy the elements of a tile to work memory, with zeros outside the map; or back, added where
-    regions overlap."""
-    noinline()
-    M = g.pitch
-    step = g.stride_x
-    if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
-        return _copy_pairs(z, g, rows, work, to_work)
-    for row in range(rows.first, rows.last):
-        plane = row // g.rows * g.height * g.width
-        y = row % g.rows
-        for i in range(g.size_y):
-            line = y * g.stride_y - g.padding_y + i
-            of = i * g.size_x * M + (row - rows.first) * g.columns
-            for j in range(g.size_x):
-                to = of + j * M
-                start = plane + line * g.width - g.padding_x + j
-                # the regions whose element (i, j) lies in the map: the inner loops then ask nothing
-                first = 0
-                last = g.columns
-                if g.inside == 0:
-                    first = max(0, -((j - g.padding_x) // step))
-                    last = min(g.columns, (g.width - 1 + g.padding_x - j) // step + 1)
-                    if not 0 <= line < g.height:
-                        last = first
-                if to_work:
-                    if g.inside == 0:
-                        work[to : to + g.columns] = 0
-                    for x in range(first, last):
-                        work[to + x] = z[start + x * step]
-                elif g.overlap:
-                    for x in range(first, last):
-                        z[start + x * step] += work[to + x]
-                else:
-                    for x in range(first, last):
-                        z[start + x * step] = work[to + x]
-
-
-@jit
-def _copy_values(map: Array, g: Geometry, rows: Rows, work: Array, k: int, to_work: bool) -> None:
-    """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h,
-    w], or back."""
-    noinline()
-    start = (g.size_y * g.size_x + 2 * (g.size_y + g.size_x) + k) * g.pitch
-    # p has one plane for each channel, μ and γ one for rows and one for columns
-    axes = 1
-    axis = 0
-    if k > 0:
-        axes = 2
-        axis = (k - 1) % 2
-    for row in range(rows.first, rows.last):
-        plane = row // g.rows
-        y = row % g.rows
-        before = (plane // g.channels * axes + axis) * g.channels + plane % g.channels
-        at = (before * g.rows + y) * g.columns
-        to = start + (row - rows.first) * g.columns
-        if to_work:
-            for x in range(g.columns):
-                work[to + x] = map[at + x]
-        else:
-            for x in range(g.columns):
-                map[at + x] = work[to + x]
-
-
-@jit
-def _mark_outside(g: Geometry, rows: Rows, work: Array, start: int) -> None:
-    """OUTSIDE for each row and column of each region that lies outside the map, 0 for the
-    others."""
-    noinline()
-    for row in range(rows.first, rows.last):
-        top = row % g.rows * g.stride_y - g.padding_y
-        for x in range(g.columns):
-            m = start + (row - rows.first) * g.columns + x
-            left = x * g.stride_x - g.padding_x
-            for i in range(g.size_y):
-                work[m + i * g.pitch] = 0 if 0 <= top + i < g.height else OUTSIDE
-            for j in range(g.size_x):
-                work[m + (g.size_y + j) * g.pitch] = 0 if 0 <= left + j < g.width else OUTSIDE
 
 
 # --- LANES regions in work memory
@@ -326,21 +206,21 @@ def run(source: str) -> Callable[..., None]:
             tile = Rows(start, min(start + g.tile, rows.last))
             # what the operation reads; map 1 has value 0 (p), 2 has 1 and 2 (μ), 3 has 3 and 4 (γ)
             if g.inside == 0:
-                _mark_outside(g, tile, work, (elements + weights) * M)
+                mark_outside(g, tile, work)
             if len(maps[0]) > 0:
-                _copy_elements(maps[0], g, tile, work, True)
+                read_elements(maps[0], g, tile, work)
             for k in range(VALUES):
                 if len(maps[1 + (k + 1) // 2]) > 0:
-                    _copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
+                    copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
             for m in range(0, (tile.last - tile.first) * g.columns, LANES):
                 at = Region(m, elements * M + m, values + m, axes, outside)
                 compute(work, at, g.operation, how)
             # what it writes
             for k in range(VALUES):
                 if len(maps[5 + (k + 1) // 2]) > 0:
-                    _copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
+                    copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
             if len(maps[4]) > 0:
-                _copy_elements(maps[4], g, tile, work, False)
+                write_elements(maps[4], g, tile, work)
 
     return run
 

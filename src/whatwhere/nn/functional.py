@@ -262,7 +262,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
     if isinstance(value, int):
         return value, value
     if (
-        not isinstance(value, tuple | list)
+        not isinstance(value, (tuple, list))  # torch 2.7 cannot trace a union
         or len(value) != 2
         or not all(isinstance(side, int) for side in value)
     ):

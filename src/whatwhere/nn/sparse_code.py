@@ -111,12 +111,12 @@ class SparseCode2d(UnrolledInference):
     @property
     def connectivity(self) -> list[Tensor]:
         """Which maps of a layer connect to which maps below, [B_{k-1}, B_k] for every layer."""
-        return [self.get_buffer(f"connectivity{k}") for k in range(1, self.model_spec.depth + 1)]
+        return [getattr(self, f"connectivity{k}") for k in range(1, self.model_spec.depth + 1)]
 
     @property
     def model(self) -> DeconvNet:
         """The model with the filters as they are used; gradients flow to the parameters."""
-        raw = DeconvNet.from_parts(self.model_spec, list(self.filters), self.connectivity)
+        raw = DeconvNet.from_parts(self.model_spec, [*self.filters], self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 

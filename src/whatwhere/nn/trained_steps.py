@@ -101,17 +101,35 @@ class _Steps(Function):
         ctx.steps = _ENGINE.unrolled(fixed, exact_fit=return_where)
         ctx.problem = differentiable
         ctx.save_for_backward(*inputs)
-        return _tensors(ctx.steps.solve())
+        # a loss of the features alone has no gradients of μ and γ, and zeros for them take time
+        ctx.set_materialize_grads(False)
+        outputs = _tensors(ctx.steps.solve())
+        ctx.shapes = [output.shape for output in outputs]
+        return outputs
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
+        known = [gradient for gradient in given if gradient is not None]
+        if not known:
+            return None, None, None, *(None for _ in inputs)
+        if len(known) == 1 and given[0] is not None and not torch.is_grad_enabled():
+            return _Steps._pulled_back(ctx, Latents(given[0]))
+        gradients = tuple(
+            known[0].new_zeros(shape) if gradient is None else gradient
+            for gradient, shape in zip(given, ctx.shapes, strict=True)
+        )
         if torch.is_grad_enabled():
             again = vjp(_reference(ctx.problem), inputs, gradients, create_graph=True)[1]
             return None, None, None, *again
-        found = ctx.steps.pull_back(_latents(gradients))
+        return _Steps._pulled_back(ctx, _latents(gradients))
+
+    @staticmethod
+    def _pulled_back(ctx: Any, gradients: Latents) -> tuple[Tensor | None, ...]:
+        found = ctx.steps.pull_back(gradients)
         parts = (found.images, found.steps, found.scales, found.rates, *found.filters)
-        same = (part.to(like.dtype) for part, like in zip(parts, inputs, strict=True))
+        pairs = zip(parts, ctx.saved_tensors, strict=True)
+        same = (part.to(like.dtype) for part, like in pairs)
         return None, None, None, *same
 
 

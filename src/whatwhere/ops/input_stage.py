@@ -16,7 +16,9 @@ from torch import Tensor
 
 from whatwhere.latents import Background
 from whatwhere.ops.baseline import baseline, baseline_reach
+from whatwhere.ops.rise import louder, rise, rise_reach
 from whatwhere.spec import InputSpec
+from whatwhere.spec.model import RISES
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class InputStage:
         low = 0
         if self.spec.kind == "baseline":
             low = baseline_reach(self.spec.span, self.spec.hum)
+        elif self.spec.kind in RISES:
+            low = rise_reach(self.spec.span)
         elif self.spec.kind != "none":
             low = radius(self.spec.sigma)
         return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
@@ -67,6 +71,10 @@ class InputStage:
             return None
         if self.spec.kind == "baseline":
             return baseline(images, self.spec.span, self.spec.hum, weight)
+        if self.spec.kind in RISES:
+            known = images if weight is None else torch.where(weight > 0, images, 0)
+            kept = rise if self.spec.kind == "rise" else louder
+            return known - kept(images, self.spec.span, weight)
         return lowpass(images, self.spec.sigma, weight)
 
     def inverse(self, target: Tensor, background: Background) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.engines.jit import Array, cached_jit, jit
+from whatwhere.engines.jit import Array, allocating_cached_jit, jit
 from whatwhere.engines.threads import share
 
 DEPENDENT = 1e-6  # the square of the part of a unit atom that the chosen ones do not explain
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
     solution: Array
 
 
-@cached_jit
+@allocating_cached_jit
 def pursue_each(source: str) -> Callable[..., None]:
     def pursue_each(patches: Patches, goal: float, most: int, first: int, last: int) -> None:
         """The patches from `first` to `last`."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.engines.jit import Array, cached_jit
+from whatwhere.engines.jit import Array, allocating_cached_jit
 from whatwhere.engines.jit.simd import LANES, load, splat, store
 from whatwhere.engines.jit.vector_math import fma
 from whatwhere.engines.threads import share
@@ -41,7 +41,7 @@ class Codes(NamedTuple):
     parts: Array
 
 
-@cached_jit
+@allocating_cached_jit
 def shrink_product_of(source: str) -> Callable[..., None]:
     def shrink_product_of(codes: Codes, t: Array, B: Array, first: int, last: int) -> None:
         """The squares from `first` to `last`."""

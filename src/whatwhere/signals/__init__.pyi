@@ -5,6 +5,7 @@ from whatwhere.signals.exchange import write_wfdb as write_wfdb
 from whatwhere.signals.figures import RecordingFigures as RecordingFigures
 from whatwhere.signals.find import find_events as find_events
 from whatwhere.signals.find import noise_of as noise_of
+from whatwhere.signals.page import recording_page as recording_page
 from whatwhere.signals.quality import Relabelling as Relabelling
 from whatwhere.signals.quality import WaveformQuality as WaveformQuality
 from whatwhere.signals.quality import waveform_quality as waveform_quality

@@ -56,10 +56,10 @@ class EventOptions(Checked):
 
 @command(
     EventOptions,
-    (ImageInput, "rate"),
+    (ImageInput, "rate start end"),
     EXECUTION,
     (Recipe, "inference"),
-    flags="threshold merge drop rhythm rate device",
+    flags="threshold merge drop rhythm rate start end device",
     old=(model_first("recording"),),
 )
 def events(
@@ -68,6 +68,7 @@ def events(
     *,
     out: Path,
     quality: Path | None = None,
+    page: Path | None = None,
     preset: str | None = None,
     settings: Settings,
     overwrite: bool = False,
@@ -77,30 +78,36 @@ def events(
     """Find the events in a recording, and write them as a table: which waveform, when, and how
     strongly.
 
-    recording  a .wav, .csv or .npy file
+    recording  a file of a recording, such as .wav, .csv or .npy
     out        the .csv file to write
     quality    another .csv file to write: of each waveform the events, their rate, how many follow
                within the refractory period of a neuron (1.5 ms), the signal-to-noise ratio, the
                distance to the waveform most like it, and in how much of the recording it occurs
+    page       a page (.html) to write: the recording, its events and what they leave, zoomable;
+               keys go to the doubtful events and accept or reject each, and a button saves the
+               table without the rejected ones
     preset     how to infer: events (50 steps, which show all events), or recipe, coding or
                learned, as for `encode`. Default: learned if the model has learned steps, and events
                if not
 
     $ whatwhere events recording.wav runs/signals --out events.csv
     $ whatwhere events recording.wav runs/signals --out spikes.csv --merge 3,5 --quality units.csv
+    $ whatwhere events recording.wav runs/signals --out events.csv --page events.html
     """
     execution = settings.of(Execution)
     opened = open_run(run, execution.device, execution.engine)
     recipe, model = _with_preset(*opened, preset, settings)
-    files = [out] if quality is None else [out, quality]
+    files = [file for file in (out, quality, page) if file is not None]
     claim(files, run, recording, overwrite=overwrite)
-    signals = read_recording(run, recording, settings.of(ImageInput).rate)
+    signals = read_recording(run, recording, settings.of(ImageInput))
     stages = Stages(quiet)
     stages.note(signals.describe())
     trained = ww.TrainedRun(run.name, recipe, model)
     report = _write(out, trained, signals, settings, stages)
     if quality is not None:
         _write_quality(quality, out, trained, signals)
+    if page is not None:
+        _write_page(page, out, trained, signals)
     typer.echo(report.text(json_))
 
 
@@ -179,12 +186,12 @@ def _write_quality(
     file: Path, table: Path, run: "ww.TrainedRun", signals: "ww.data.Signals"
 ) -> None:
     """Write the quality of each waveform of a table of events."""
-    from whatwhere.signals.event_table import read_events
+    from whatwhere.signals.event_table import events_within, read_events
     from whatwhere.signals.find import noise_of
     from whatwhere.signals.quality import WaveformQuality, waveform_quality
 
     rows = waveform_quality(
-        read_events(table, signals.channel_names),
+        events_within(read_events(table, signals.channel_names), signals),
         run.model,
         noise_of(run.model, signals),
         len(signals) * signals.shape[2],
@@ -194,6 +201,15 @@ def _write_quality(
     lines = [",".join(names)]
     lines += [",".join(f"{getattr(row, name):.6g}" for name in names) for row in rows]
     write(file, ("\n".join(lines) + "\n").encode(), file.parent)
+
+
+def _write_page(file: Path, table: Path, run: "ww.TrainedRun", signals: "ww.data.Signals") -> None:
+    """Write the page of a table of events."""
+    from whatwhere.signals.event_table import events_within, read_events
+    from whatwhere.signals.page import recording_page
+
+    events = events_within(read_events(table, signals.channel_names), signals)
+    write(file, recording_page(run.model, signals, events).encode(), file.parent)
 
 
 def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:

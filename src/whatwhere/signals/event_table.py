@@ -63,6 +63,8 @@ def write_events(
         with open_atomic(path) as file:
             for number, found_in_tile in enumerate(tables):
                 table = relabelling.apply(found_in_tile, model.spec.layers[0].maps)
+                table["sample"] += signals.first
+                table["onset"] += signals.first
                 table.to_csv(
                     file,
                     header=number == 0,
@@ -137,6 +139,19 @@ def read_events(path: Path, channel_names: Sequence[str] | None = None) -> Event
             ) from None
         events[name] = values.astype(kind)
     return events[np.argsort(events["sample"], kind="stable")]
+
+
+def events_within(events: Events, signals: Signals) -> Events:
+    """Return the events of a table, whose samples are those of the file, that are in a part of it;
+    their samples are those of the part."""
+    if not signals.first:
+        return events
+    samples = events["sample"] - signals.first
+    inside = (samples >= 0) & (samples < signals.shape[2])
+    own = events[inside].copy()
+    own["sample"] -= signals.first
+    own["onset"] -= signals.first
+    return own
 
 
 def check_events(path: Path, events: Events, waveforms: int, samples: int) -> None:

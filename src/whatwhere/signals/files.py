@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from whatwhere.data.arrays import read_array
+from whatwhere.data.arrays import check_dtype, read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, MissingExtra, listed, plural, printable, warn
+from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
+from whatwhere.signals.packages import read_dat, read_mat, read_nwb, read_seismogram, read_wfdb
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
-    Table,
     channel_table,
     counts_rows,
     encode_table,
@@ -45,8 +45,12 @@ def read(path: Path, name: str) -> Signals:
 
 
 def of_values(values: AnyArray, name: str) -> Signals:
-    """Return signals of values [T], [C, T] or [N, C, T]."""
-    return as_signals(values, name)
+    """Return signals of values [T], [C, T] or [N, C, T]; whole numbers of more than 16 bits stay
+    counts, as floats."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize > 2:
+        return as_signals(np.asarray(values[:], np.float32), name)
+    check_dtype(values.dtype, name)
+    return as_signals(values, name).counted()
 
 
 def of_object(source: object) -> Signals | None:
@@ -104,7 +108,7 @@ def _read_table(path: Path, name: str) -> Signals:
     table, times = channel_table(whole)
     values = table_values(path, table)
     names = [split_unit(field) for field in table.names]
-    values, names = _channels_that_vary(path, values, names)
+    values, names = _without_empty_columns(path, values, names)
     if counts_rows(whole):
         warn(f"{printable(path)}: leaving out the first column, which counts the rows.")
     elif times is None and holds_times(whole):
@@ -128,44 +132,23 @@ def _read_table(path: Path, name: str) -> Signals:
     )
 
 
-def _channels_that_vary(
+def _without_empty_columns(
     path: Path, values: np.ndarray, names: list[tuple[str, str]]
 ) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    """Return the columns of values [T, C] that are channels, with their names: not those without a
-    value, such as the one after a separator at the end of every line, or with one value throughout,
-    such as a trigger that was never used. All stay if none varies."""
+    """Return the columns of values [T, C] that have a value, with their names: not the one after a
+    separator at the end of every line. All stay if none has.
+
+    A column that never changes, such as a lead that came off, stays a channel: a model of several
+    channels then fits every recording with these columns.
+    """
     empty = np.isnan(values).all(0)
-    constant = _constant_columns(values)
-    left_out = empty | constant
-    if not left_out.any() or left_out.all():
+    if not empty.any() or empty.all():
         return values, names
     if any(n < len(names) and names[n][0] for n in np.flatnonzero(empty)):
         count = plural(int(empty.sum()), "column")
         warn(f"{printable(path)}: leaving out {count} without values.")
-    if constant.any():
-        count = plural(int(constant.sum()), "column")
-        named = [repr(names[n][0]) for n in np.flatnonzero(constant) if n < len(names)]
-        shown = f": {listed(named)}" if named else ""
-        warn(f"{printable(path)}: leaving out {count} with one value throughout{shown}.")
-    kept = [one for one, out in zip(names, left_out, strict=False) if not out]
-    return values[:, ~left_out], kept
-
-
-def _constant_columns(values: np.ndarray) -> np.ndarray:
-    """Tell which columns of values [T, C] have one value throughout; none, if no column varies."""
-    lowest = np.fmin.reduce(values, 0)
-    constant: np.ndarray = lowest == np.fmax.reduce(values, 0)
-    return constant & ~(constant | np.isnan(lowest)).all()
-
-
-def _with_constant_columns(path: Path, values: np.ndarray, table: Table) -> np.ndarray:
-    """Return values [T, C] with the columns that reading left out because they do not vary."""
-    given = table_values(path, channel_table(table)[0])
-    constant = _constant_columns(given)
-    places = np.flatnonzero(constant) - np.arange(int(constant.sum()))
-    if places.max(initial=0) > values.shape[1]:
-        return values
-    return np.insert(values, places, np.fmax.reduce(given, 0)[constant], axis=1)
+    kept = [one for one, out in zip(names, empty, strict=False) if not out]
+    return values[:, ~empty], kept
 
 
 def _read_wav(path: Path, name: str) -> Signals:
@@ -258,19 +241,19 @@ def _check_wav_length(file: BufferedReader) -> None:
 
 
 def encode(values: np.ndarray, source: Path) -> bytes:
-    """Return the content of a file of signals [N, C, T] in the form of `source`, the .npy, .csv or
-    .wav file that they come from.
+    """Return the content of a file of signals [N, C, T] in the form of `source`, the .npy or .wav
+    file or the table that they come from.
 
     The result keeps the type of the samples (24 bits become 32) and the shape of an array. A table
     keeps the names of its columns, its separator, decimal mark and encoding; a .wav file keeps its
     rate.
     """
     suffix = source.suffix.lower()
-    if suffix == ".csv":
+    if _READERS.get(suffix) is _read_table:
         table = read_table(source)
-        return encode_table(_with_constant_columns(source, values[0].T, table), table)
+        return encode_table(values[0].T, table)
     if suffix not in (".wav", ".npy"):
-        raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .csv or .wav.")
+        raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .wav or a table.")
     file = io.BytesIO()
     if suffix == ".wav":
         from scipy.io import wavfile
@@ -311,10 +294,19 @@ def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 _READERS: dict[str, Callable[[Path, str], Signals]] = {
     ".csv": _read_table,
+    ".tsv": _read_table,
+    ".txt": _read_table,
     ".wav": _read_wav,
     ".edf": _read_with_mne,
     ".bdf": _read_with_mne,
     ".fif": _read_with_mne,
+    ".mat": read_mat,
+    ".dat": read_dat,
+    ".bin": read_dat,
+    ".hea": read_wfdb,
+    ".mseed": read_seismogram,
+    ".sac": read_seismogram,
+    ".nwb": read_nwb,
 }
 SUFFIXES = tuple(_READERS)
 """Files that hold nothing but a recording."""

@@ -1,6 +1,7 @@
 """Recordings of one or more channels. Users see them as [N, C, T]; the model sees images of
 height 1."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,12 @@ from whatwhere.data.images import (
     check_finite,
     picture_of,
 )
-from whatwhere.data.stored_array import AnyArray, with_new_axis
+from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, plural, warn
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from whatwhere.learning.defaults import Defaults
+    from whatwhere.learning.defaults import Defaults, RecordingOptions
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are checked at a time
@@ -41,6 +42,8 @@ class Signals(Images):
     rate_from      heading of the column of times that gives the rate; '' for another source
     unit           unit of the values, such as 'mV'; '' if it is not known
     channel_names  names of the channels in the file; None if it has none
+    first          samples of the file before the first one
+    full_scale     number in the file that stands for 1
     recorded_as    the signals that these windows were cut from; None for signals as they were
                    recorded
 
@@ -55,6 +58,8 @@ class Signals(Images):
     rate_from: str = ""
     unit: str = ""
     channel_names: tuple[str, ...] | None = None
+    first: int = 0
+    full_scale: float = 1.0
     recorded_as: "Signals | None" = None
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
@@ -73,6 +78,44 @@ class Signals(Images):
     def with_rate(self, rate: float | None) -> "Signals":
         """Return the same signals with this many samples per second, if a number is given."""
         return self if rate is None else replace(self, rate=float(rate))
+
+    def counted(self) -> "Signals":
+        """Return the same signals, whose heights are reported as the whole numbers of the file."""
+        dtype = self.pixels.dtype
+        if dtype.kind not in "iu":
+            return self
+        return replace(self, full_scale=float(np.iinfo(dtype).max) + (dtype.kind == "i"))
+
+    def between(self, start: float | None, end: float | None) -> "Signals":
+        """Return the part of the signals from a time to another one, in seconds as in a table of
+        events; None: from the beginning, or to the end.
+
+        >>> signals = ww.data.load(np.zeros((2, 7500)), signals=True, rate=250)
+        >>> signals.between(10, 12).describe()
+        '2 channels, 250 Hz, 2 s'
+        """
+        if start is None and end is None:
+            return self
+        if self.rate is None:
+            raise ImageError(f"{self.name} has no rate, so no times. Give --rate.")
+        length = self.shape[2]
+        duration = length / self.rate
+        first = 0 if start is None else max(0, round((start - self.start) * self.rate))
+        last = length if end is None else min(length, round((end - self.start) * self.rate))
+        if first >= last:
+            given = (
+                f"{'' if start is None else f'{start:g}'} to {'' if end is None else f'{end:g}'}"
+            )
+            raise ImageError(
+                f"{self.name} has no sample from {given} s. It lasts from {self.start:g} to"
+                f" {self.start + duration:g} s."
+            )
+        return replace(
+            self,
+            pixels=_columns_of(self.pixels, first, last),
+            start=self.start + first / self.rate,
+            first=self.first + first,
+        )
 
     def describe(self) -> str:
         """Describe the recording in one line: channels, rate, duration and gaps.
@@ -104,19 +147,28 @@ class Signals(Images):
 
     # What training asks of a recording: `learning.defaults.OwnSettings`
 
-    def choose_defaults(
-        self, waveforms: int | None = None, length: str | int | None = None
-    ) -> "Defaults":
+    def choose_defaults(self, options: "RecordingOptions") -> "Defaults":
         """Choose the recipe and the waveforms to begin with from the recording."""
         from whatwhere.signals.training import choose_defaults
 
-        return choose_defaults(self, waveforms, length)
+        return choose_defaults(self, options)
 
     def for_training(self, spec: ModelSpec | None) -> Images:
         """Return the windows that a model of this spec learns from, as images of height 1."""
         from whatwhere.signals.training import images_for_training
 
         return images_for_training(self, spec)
+
+
+def _columns_of(pixels: Pixels, first: int, last: int) -> Pixels:
+    """Return some samples of signals [N, C, 1, T], not read if they are in a file."""
+    if isinstance(pixels, StoredArray):
+        shape = (*pixels.shape[:-1], last - first)
+        return replace(pixels, offset=pixels.offset + first * pixels.strides[-1], shape=shape)
+    if isinstance(pixels, np.ndarray):
+        return pixels[..., first:last]
+    shape = (*pixels.shape[:-1], last - first)
+    return LazyPixels(shape, pixels.dtype, lambda rows: pixels[rows][..., first:last])
 
 
 def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
@@ -131,14 +183,34 @@ def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
 
 
 def known_samples(signals: Signals, row: int) -> np.ndarray:
-    """Return which samples of a signal are known in any channel, [T]; read part by part."""
-    recording = signals.recording(row)
-    length = recording.shape[2]
-    parts = []
-    for first in range(0, length, CHECKED):
-        part = recording[:, :, first : first + CHECKED]
-        parts.append((~part.isnan()).any(0)[0].numpy())
+    """Return which samples of a signal are known in any channel that changes, [T]; read part by
+    part. A trigger that was never used says nothing about the gaps of the others."""
+    changes = _changing_channels(signals, row)
+    parts = [
+        (~part[changes].isnan()).any(0)[0].numpy() for part in _parts_of(signals.recording(row))
+    ]
     return np.concatenate(parts)
+
+
+def _changing_channels(signals: Signals, row: int) -> np.ndarray:
+    """Tell which channels of a signal have two different values; all of them if none has."""
+    channels = signals.shape[0]
+    if channels == 1:
+        return np.ones(1, bool)
+    lowest = np.full(channels, np.inf)
+    highest = np.full(channels, -np.inf)
+    for part in _parts_of(signals.recording(row)):
+        values = part[:, 0].numpy()
+        lowest = np.fmin(lowest, np.fmin.reduce(values, 1))
+        highest = np.fmax(highest, np.fmax.reduce(values, 1))
+    changes: np.ndarray = lowest < highest
+    return changes if changes.any() else ~changes
+
+
+def _parts_of(recording: PictureWindows) -> Iterator[torch.Tensor]:
+    """Yield a recording [C, 1, T] in parts."""
+    for first in range(0, recording.shape[2], CHECKED):
+        yield recording[:, :, first : first + CHECKED]
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:

@@ -12,6 +12,7 @@ on those real recordings that benchmarks/signals/real_recordings.py names.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +35,7 @@ from whatwhere.signals.waveforms import (
     find_extent,
     find_peaks,
     find_waveforms,
+    local_deviations,
     peaks_of_noise,
     white_noise,
 )
@@ -51,6 +53,7 @@ class ChoiceSettings:
     spans         lengths of a waveform in the span of the baseline
     contrast      a baseline that leaves this contrast is good enough, and so is
     nearly        one that leaves this share of the best contrast
+    poor          a longer baseline that leaves less contrast leaves a drift that hides events
     part          share of the events' length; shorter waveforms get a warning
     again         times that the extent is found with its own baseline
     unequal       times the deviation of another channel: the other one hardly counts
@@ -68,6 +71,7 @@ class ChoiceSettings:
     spans: int = 4
     contrast: float = 10.0
     nearly: float = 0.93
+    poor: float = 6.0
     part: float = 0.5
     again: int = 2
     unequal: float = 10.0
@@ -110,12 +114,14 @@ class RecordingSettings:
     waveforms  to begin with, [n, C, length], of unit length each
     words      what was chosen
     lam        λ that leaves out what is small in comparison with the events
+    final      whether the waveforms are known, so that training leaves them as they are
     """
 
     input: InputSpec
     waveforms: Tensor
     words: str
     lam: float
+    final: bool = False
 
 
 def choose_settings(
@@ -137,12 +143,14 @@ def choose_settings(
     if not _varies(x):
         raise NoEvents(signals.name, 0)
     hum = find_hum(x, signals.rate, settings)
-    seen = choose_extent(x, hum, settings)
+    seen, clean = choose_extent(x, hum, settings)
     extent = seen.extent
     if length is not None:
         warn_of_short(length, seen, signals.rate, settings)
         extent = extent.with_length(length)
     span = min(settings.spans * extent.length, settings.longest_span)
+    if length is None:
+        span = min(span, clean)
     stage = InputSpec(kind="baseline", span=span, hum=hum)
     v = remove_baseline(x, span, hum)
     warn_of_unequal_channels(v, signals.channel_names, settings)
@@ -198,7 +206,7 @@ def read_pieces(
         x = signals.recording(row)[:, :, begin : min(last + beyond, length)][:, 0]
         # pieces may reach beyond the ends
         v = F.pad(remove_baseline(x, stage.span, stage.hum), (wide.before, wide.after))
-        strength = (v / deviations).nan_to_num(0).abs().amax(0)
+        strength = (v / local_deviations(v, deviations)).nan_to_num(0).abs().amax(0)
         peaks = find_peaks(strength, extent, least)
         if weak is not None:
             peaks = torch.cat([peaks, weak.find(v / deviations, strength > least)])
@@ -270,34 +278,50 @@ def choose_lam(v: Tensor, sizes: Tensor, settings: ChoiceSettings = _SETTINGS) -
     return 1 / max(settings.noise * white_noise(v), settings.small * float(sizes.min()))
 
 
-def choose_extent(x: Tensor, hum: float, settings: ChoiceSettings = _SETTINGS) -> Peaks:
-    """Return the extent of the waveforms of signals [C, T].
+class _SeenExtent(NamedTuple):
+    """The extent of waveforms, and the longest baseline that removes the drift, in samples."""
+
+    peaks: Peaks
+    clean: int
+
+
+def choose_extent(x: Tensor, hum: float, settings: ChoiceSettings = _SETTINGS) -> _SeenExtent:
+    """Return the extent of the waveforms of signals [C, T], and the longest baseline for them.
 
     It belongs to the longest baseline that leaves enough contrast; a longer one would leave the
     drift. If no baseline does, peaks of the drift may stand out as far as events, and the shortest
     baseline that is nearly the best is taken. It may remove parts of waveforms, so the extent is
-    found again with the baseline that belongs to it.
+    found again with the baseline that belongs to it, unless that would leave the drift.
     """
     longest = min(settings.lengths[-1], x.shape[1] // 4)
     lengths = [length for length in settings.lengths if length <= longest]
     clean = [remove_baseline(x, settings.spans * length, hum) for length in lengths]
     if not clean:
-        return _NO_PEAKS
+        return _SeenExtent(_NO_PEAKS, settings.longest_span)
     contrasts = [contrast_of(v) for v in clean]
     best = max(contrasts)
     enough = min(settings.contrast, settings.nearly * best)
     good = [v for v, contrast in zip(clean, contrasts, strict=True) if contrast >= enough]
     v = good[-1] if best > settings.contrast else good[0]
+    # from here on, a baseline leaves so much of the drift that it hides the events
+    drifts = [
+        length
+        for length, contrast in zip(lengths, contrasts, strict=True)
+        if best > settings.contrast and contrast < settings.poor
+    ]
+    most = settings.longest_span
+    if drifts:
+        most = settings.spans * next(n for n, own in zip(lengths, clean, strict=True) if own is v)
     found = find_extent(v, longest)
     for _ in range(settings.again):
         if found is None:
-            return _NO_PEAKS
-        near = min(2 * found.extent.length, longest)
-        again = find_extent(remove_baseline(x, settings.spans * near, hum), longest)
+            return _SeenExtent(_NO_PEAKS, most)
+        near = min(settings.spans * min(2 * found.extent.length, longest), most)
+        again = find_extent(remove_baseline(x, near, hum), longest)
         if again is None or again.extent == found.extent:
             break
         found = again
-    return found or _NO_PEAKS
+    return _SeenExtent(found or _NO_PEAKS, most)
 
 
 def contrast_of(v: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Tables of samples: .csv files with any usual separator, decimal mark and heading, read and
+"""Tables of samples: text files with any usual separator, decimal mark and heading, read and
 written alike."""
 
 import codecs
@@ -116,6 +116,8 @@ def read_table(path: Path) -> Table:
     while lines and not lines[-1].strip():
         lines.pop()
     separator = _separator(lines)
+    if separator == " ":  # often several, so that columns are below each other
+        lines = [" ".join(line.split()) for line in lines]
     heading = None
     units = None
     if lines and _is_heading(path, lines, separator):
@@ -149,9 +151,13 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """Return what separates the columns: a semicolon, a tab or a comma, in this order."""
+    """Return what separates the columns: spaces, if only numbers are between them; otherwise a
+    semicolon, a tab or a comma, in this order."""
     # the second line has samples for certain; the first may hold names with any characters
     typical = next((line for line in lines[1:] if line.strip()), lines[0] if lines else "")
+    fields = typical.split()
+    if len(fields) > 1 and "\t" not in typical and _are_numbers(fields, " "):
+        return " "
     return next((mark for mark in ";\t," if mark in typical), ",")
 
 

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 
 from whatwhere.data.images import Images
-from whatwhere.learning.defaults import DEFAULT_RULES, Defaults
+from whatwhere.learning.defaults import DEFAULT_RULES, Defaults, RecordingOptions
 from whatwhere.model import DeconvNet
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import WINDOW, Signals, cut_windows, training_windows
-from whatwhere.signals.settings import choose_settings
-from whatwhere.spec import ModelSpec
+from whatwhere.signals.rises import choose_rise
+from whatwhere.signals.settings import RecordingSettings, choose_settings
+from whatwhere.spec import InputSpec, ModelSpec
 from whatwhere.spec.checks import require
 from whatwhere.spec.duration import samples_of
+from whatwhere.spec.model import RISES
 from whatwhere.spec.toml import read_recipe
 
 # windows of a recording that are learned from together: with few events, similar waveforms become
@@ -26,21 +28,20 @@ _BLOCK = 1 << 16  # samples of a block whose baseline is computed together
 _IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more are in a file
 
 
-def choose_defaults(
-    signals: Signals, waveforms: int | None = None, length: str | int | None = None
-) -> Defaults:
-    """Return the recipe `signals` with the waveforms and the input stage that a recording shows."""
+def choose_defaults(signals: Signals, options: RecordingOptions) -> Defaults:
+    """Return the recipe `signals` with the waveforms and the input stage that a recording shows, or
+    that were asked for."""
     recipe = read_recipe("signals")
-    samples = None if length is None else samples_of(length, signals.rate)
-    chosen = choose_settings(signals, waveforms, samples, recipe.seed)
+    chosen = _chosen(signals, options, recipe.seed)
     layer = recipe.model.layers[0]
     maps, _, samples = chosen.waveforms.shape
     layer = replace(layer, maps=maps, filter_size=(1, samples))
     count, channels, _, duration = signals.pixels.shape
     model = replace(recipe.model, layers=(layer,), channels=channels, input=chosen.input)
-    windows = count * max(1, duration // WINDOW)
-    most = max(1, DEFAULT_RULES.values // (channels * min(duration, WINDOW)))
-    epochs = min(_EPOCHS, max(1, most // windows))
+    size = _window_of(chosen.input)
+    windows = count * max(1, duration // size)
+    most = max(1, DEFAULT_RULES.values // (channels * min(duration, size)))
+    epochs = 0 if chosen.final else min(_EPOCHS, max(1, most // windows))
     learning = tuple(replace(one, epochs=epochs) for one in recipe.learning)
     inference = replace(recipe.inference, lam=chosen.lam)
     learning = tuple(
@@ -61,6 +62,21 @@ def choose_defaults(
     return Defaults(recipe, most if most < windows else None, line, start)
 
 
+def _chosen(signals: Signals, options: RecordingOptions, seed: int) -> RecordingSettings:
+    """Return the settings of a recording."""
+    for kind in ("rise", "louder"):
+        time = getattr(options, kind)
+        if time is not None:
+            return choose_rise(signals, kind, samples_of(time, signals.rate, kind))
+    length = None if options.length is None else samples_of(options.length, signals.rate)
+    return choose_settings(signals, options.waveforms, length, seed)
+
+
+def _window_of(spec: InputSpec) -> int:
+    """Return the samples of a window to learn from: the input stage must see most of it."""
+    return max(WINDOW, 16 * spec.span) if spec.kind in RISES else WINDOW
+
+
 def images_for_training(signals: Signals, spec: ModelSpec | None) -> Images:
     """Return signals as images of height 1 in a model's units; without a model, windows of them."""
     if spec is None:
@@ -71,7 +87,11 @@ def images_for_training(signals: Signals, spec: ModelSpec | None) -> Images:
         "filters and regions of height 1, such as layers = [{ maps = 2, filter_size = [1, 24],"
         " pool_size = [1, 2], pool_stride = [1, 1] }] (or --waveforms 2 --length 24)",
     )
-    return detrended(replace(signals, white=spec.input.white), InputStage(spec.input))
+    signals = replace(signals, white=spec.input.white)
+    size = _window_of(spec.input)
+    if spec.input.kind in RISES and signals.shape[2] >= 2 * size:
+        return cut_windows(signals, size).as_images()
+    return detrended(signals, InputStage(spec.input))
 
 
 @dataclass(frozen=True, eq=False)

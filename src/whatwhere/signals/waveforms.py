@@ -31,6 +31,12 @@ class PeakSettings:
     window           samples in each window that the noise is measured in
     quiet            share of the windows with less noise than the recording
     quiet_of_normal  noise of these windows of white noise, as a share of its deviation
+    parts            of a recording; in most of them a sensor is on
+    fewest_windows   in a part, that show its noise
+    off              share of the usual noise of a part; windows with less are those of a sensor
+                     that was off
+    around           windows around a place that show whether it is in a burst of noise
+    burst            times the usual fast noise; more is a burst
     peak             standard deviations of the noise that a peak exceeds
     blocks           blocks of a recording; the median of their largest values is the usual largest
     large            share of the usual largest value; larger peaks show how long the waveforms are
@@ -51,6 +57,11 @@ class PeakSettings:
     window: int = 64
     quiet: float = 0.25
     quiet_of_normal: float = 0.91
+    parts: int = 8
+    fewest_windows: int = 32
+    off: float = 1 / 3
+    around: int = 32
+    burst: float = 3.0
     peak: float = 5.0
     blocks: int = 32
     large: float = 0.5
@@ -79,23 +90,67 @@ def deviations_of(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
     It is measured in the quietest windows, by the median of each: the median of a whole recording
     measures the noise only if waveforms cover less than half of it.
     """
+    levels = _levels(v, settings)
+    quiet = levels.nanquantile(settings.quiet, 1, keepdim=True)
+    # an electrode that is off for a while has less noise than ever
+    part = levels.shape[1] // settings.parts
+    if part >= settings.fewest_windows:
+        parts = levels[:, : part * settings.parts].unflatten(1, (settings.parts, part))
+        usual = parts.nanquantile(settings.quiet, 2).nanmedian(1, keepdim=True).values
+        quiet = torch.where(quiet < settings.off * usual, usual, quiet)
+    quiet = quiet / settings.quiet_of_normal
+    return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
+
+
+def _levels(v: Tensor, settings: PeakSettings) -> Tensor:
+    """Return the deviation in windows of signals [C, T], each half a window after the one before;
+    NaN where a sensor is off."""
     size = min(settings.window, v.shape[1])
     levels = v.abs().unfold(1, size, max(1, size // 2)).nanmedian(2).values / MEDIAN_OF_NORMAL
-    levels = torch.where(levels > 0, levels, torch.nan)  # a sensor that is off has no noise
-    quiet = levels.nanquantile(settings.quiet, 1, keepdim=True) / settings.quiet_of_normal
-    return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
+    return torch.where(levels > 0, levels, torch.nan)
+
+
+def local_deviations(v: Tensor, deviations: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
+    """Return the standard deviation of the noise at each sample of signals [C, T], at least that of
+    the recording: in a burst of noise, such as that of a muscle, peaks are no events.
+
+    A burst has more of the fast noise, that of differences, all around than the recording has;
+    events that follow each other closely do not, unless they are as fast as the noise.
+    """
+    levels = _levels(v, settings)
+    fast = _levels(F.pad(v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:], (1, 1)), settings)
+    if levels.shape[1] < settings.around:
+        return deviations.expand_as(v)
+    usual = fast.nanquantile(settings.quiet, 1, keepdim=True)
+    louder = _around(fast, settings) / usual
+    local = torch.minimum(deviations * louder, _around(levels, settings))
+    burst = (louder > settings.burst) & (local > deviations)
+    if not burst.any():
+        return deviations.expand_as(v)
+    local = torch.where(burst, local, deviations)
+    step = max(1, min(settings.window, v.shape[1]) // 2)
+    at = (torch.arange(v.shape[1]) // step).clamp(max=local.shape[1] - 1)
+    return local[:, at]
+
+
+def _around(levels: Tensor, settings: PeakSettings) -> Tensor:
+    """Return the quiet level of the windows around each one, [C, n]."""
+    reach = settings.around // 2
+    padded = F.pad(levels, (reach, reach), value=torch.nan)
+    return padded.unfold(1, 2 * reach + 1, 1).nanquantile(settings.quiet, 2)
 
 
 def strength_of(v: Tensor) -> Tensor:
     """Return how far each place of signals [C, T] is above the noise: the largest value over the
     channels."""
-    return (v / deviations_of(v)).nan_to_num(0).abs().amax(0)
+    return (v / local_deviations(v, deviations_of(v))).nan_to_num(0).abs().amax(0)
 
 
 def white_noise(v: Tensor) -> float:
     """Return the standard deviation of white noise in signals [C, T], by the median of |a - 2 b +
-    c| over neighbours a b c."""
+    c| over neighbours a b c, in the channels that change."""
     detail = (v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:]).abs()
+    detail = detail[(detail > 0).any(1)]
     return float(detail.nanmedian().nan_to_num(0)) / 6**0.5 / MEDIAN_OF_NORMAL
 
 

@@ -14,7 +14,7 @@ import math
 import numbers
 import operator
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import (
     TYPE_CHECKING,
@@ -31,7 +31,7 @@ from typing import (
     get_type_hints,
 )
 
-from whatwhere.errors import SpecError, UnknownSetting, nearest_names
+from whatwhere.errors import InvalidSetting, UnknownSetting, nearest_names, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,15 +44,18 @@ _PAIR = "a pair of numbers (height, width)"
 _SCALARS = (bool, int, float, str)
 
 
-def require(holds: bool, given: str, expected: str) -> None:
-    """Raise an error that says what was given and what was expected."""
+def require(holds: bool, given: Mapping[str, object] | str, expected: str) -> None:
+    """Raise an error that has what was given and what was expected as fields.
+
+    given  values by name; or, where the names do not say it, a clause
+    """
     if not holds:
-        raise SpecError(f"Got {given}; expected {expected}.")
+        raise InvalidSetting(given, expected)
 
 
 def require_count(name: str, value: object, least: int = 1) -> None:
     is_integer = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    require(is_integer, f"{name} = {shown(value)}", f"an integer of at least {least}")
+    require(is_integer, {name: value}, f"an integer of at least {least}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Within:
         expected += f" above {self.least:g}" if self.above else f" of at least {self.least:g}"
         if self.most < math.inf:
             expected += f" and below {self.most:g}" if self.below else f" and at most {self.most:g}"
-        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
+        raise InvalidSetting({name: value}, expected)
 
     @property
     def words(self) -> str:
@@ -91,7 +94,7 @@ class NotEmpty:
     """Several values, at least one, as a part of their annotation."""
 
     def check(self, name: str, value: tuple[object, ...]) -> None:
-        require(len(value) > 0, f"{name} = ()", "at least one value")
+        require(len(value) > 0, {name: value}, "at least one value")
 
 
 Count = Annotated[int, Within(1)]
@@ -192,9 +195,9 @@ def values_in_words(hint: object) -> str:
     return _TYPE_WORDS.get(hint, "")
 
 
-def value_in_words(value: Any) -> str:
+def value_in_words(value: object) -> str:
     """Return a value as `--set` takes it."""
-    if is_choice(type(value)):
+    if is_choice(value):
         return str(value.kind)
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -230,7 +233,7 @@ def convert(value: object, hint: object, name: str) -> object:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         expected = "one of " + ", ".join(map(repr, choices))
-        require(value in choices, f"{name} = {shown(value)}", expected)
+        require(value in choices, {name: value}, expected)
         return value
     if get_origin(hint) is tuple:
         return _convert_tuple(value, hint, name)
@@ -259,7 +262,7 @@ def _convert_plain(value: object, members: Sequence[object], name: str) -> objec
     fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
     if not fitting:
         expected = " or ".join(words for words, _ in forms.values())
-        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
+        raise InvalidSetting({name: value}, expected)
     return convert(value, fitting[0], name)
 
 
@@ -279,7 +282,7 @@ def _convert_choice(value: object, specs: Sequence[SpecClass], name: str) -> obj
         return value
     if not isinstance(value, str | dict):
         expected = " or ".join(spec.__name__ for spec in specs)
-        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
+        raise InvalidSetting({name: value}, expected)
     chosen, settings = choose_kind(value, specs, name)
     return chosen(**settings)
 
@@ -303,46 +306,40 @@ def choose_kind(
     if kind is None and len(specs) == 1:
         return specs[0], table
     if not isinstance(kind, str) or kind not in kinds:
-        given = f"{name}.kind = {shown(kind)}"
-        if isinstance(value, str):
-            given = f"{name} = {shown(value)}"
+        given = name if isinstance(value, str) else f"{name}.kind"
         expected = " or ".join(map(repr, kinds))
         if len(specs) == 1:
             settings = ", ".join(f.name for f in fields(specs[0]) if f.init)
             expected += f", whose settings are: {settings}"
-        raise SpecError(f"Got {given}; expected {expected}.")
+        raise InvalidSetting({given: kind}, expected)
     return kinds[kind], table
 
 
-def _convert_tuple(value: Any, hint: object, name: str) -> tuple[object, ...]:
+def _convert_tuple(value: object, hint: object, name: str) -> tuple[object, ...]:
     """Return several values of one type, or a pair."""
     items = get_args(hint)
     is_pair = ... not in items
-    fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
-    expected = _PAIR if is_pair else "a list"
-    if not is_pair and isinstance(value, _SCALARS):
-        expected += f", such as [{shown(value)}]"
-    require(fits, f"{name} = {shown(value)}", expected)
+    if not isinstance(value, list | tuple) or (is_pair and len(value) != len(items)):
+        expected = _PAIR if is_pair else "a list"
+        if not is_pair and isinstance(value, _SCALARS):
+            expected += f", such as [{shown(value)}]"
+        raise InvalidSetting({name: value}, expected)
     return tuple(convert(item, items[0], name) for item in value)
 
 
-def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
+def _convert_scalar(value: object, hint: Any, name: str) -> object:
     """Return a number, a text, a truth value, a table, which stays as it is, or a spec."""
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
     if hint is int and isinstance(value, numbers.Integral) and not is_bool:
         if abs(int(value)) > LARGEST:
-            raise SpecError(
-                f"Got {name} = {shown(value)}; expected an integer of at most {LARGEST:,}."
-            )
+            raise InvalidSetting({name: value}, f"an integer of at most {LARGEST:,}")
         return int(value)
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
-        advice = " Leave it out to keep its value." if value is None else ""
-        raise SpecError(
-            f"Got {name} = {shown(value)}; expected {EXPECTED.get(hint, hint.__name__)}, not"
-            f" {type(value).__name__}.{advice}"
-        )
+        expected = f"{EXPECTED.get(hint, hint.__name__)}, not {type(value).__name__}"
+        remedy = "Leave it out to keep its value." if value is None else ""
+        raise InvalidSetting({name: value}, expected, remedy)
     return value
 
 
@@ -367,14 +364,5 @@ def finite(value: numbers.Real, name: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise SpecError(f"Got {name} = {shown(value)}; expected a finite number, below 1.8e308.")
+        raise InvalidSetting({name: value}, "a finite number, below 1.8e308")
     return number
-
-
-def shown(value: object) -> str:
-    """Return a value as a message shows it: at most 60 characters, on one line."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not write integers of more than 4,300 digits
-        return "a very large integer"
-    return text if len(text) <= 60 else text[:57] + "…"

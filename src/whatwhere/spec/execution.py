@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from whatwhere.errors import SpecError, plural
+from whatwhere.errors import InvalidSetting, SpecError, plural
 from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 
 
@@ -71,7 +71,7 @@ class Shard(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         expected = f"a part from 1/{self.count} to {self.count}/{self.count}"
-        require(self.index <= self.count, f"shard {self.index}/{self.count}", expected)
+        require(self.index <= self.count, {"shard": str(self)}, expected)
 
     @property
     def is_all(self) -> bool:
@@ -89,7 +89,7 @@ class Shard(Checked):
         """Return this part of `total` pictures; raises a SpecError if some part would have none."""
         require(
             self.is_all or self.count <= total,
-            f"part {self} of {plural(total, 'picture')} ({self.origin})",
+            {self.origin: str(self), "pictures": total},
             f"at most {plural(total, 'part')}",
         )
         return self.rows(total)
@@ -108,21 +108,48 @@ class Shard(Checked):
 ALL = Shard()  # the only part
 
 
+class ArrayWithGaps(SpecError):
+    """A Slurm array in which the number of a task does not show its part.
+
+    count        the number of tasks
+    first, last  their lowest and their highest number
+    """
+
+    def __init__(self, count: int, first: int, last: int) -> None:
+        self.count = count
+        self.first = first
+        self.last = last
+        super().__init__(
+            f"This Slurm array has gaps: it has {plural(count, 'task')} with numbers from {first}"
+            f" to {last}, so that the number of a task does not show its part. Give --shard I/N,"
+            ' such as --shard "$SLURM_ARRAY_TASK_ID/100".'
+        )
+
+
+class StartedSeveralTimes(SpecError):
+    """A command without a part that `srun` started several times."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "srun started this command several times, and each process would process all pictures."
+            " Give each a part: srun bash -c 'whatwhere … --shard"
+            " $((SLURM_PROCID + 1))/$SLURM_NTASKS'. To process all pictures in this process, give"
+            " --shard 1/1."
+        )
+
+
 def choose_shard(given: str | None) -> Shard:
     """Return the part that `--shard` names; without it, the part of this task of a Slurm array, or
     of this process of torchrun."""
     if given is not None:
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", given)
         if match is None:
-            raise SpecError(f"Got --shard {given!r}; expected I/N, such as 1/4.")
+            raise InvalidSetting({"--shard": given}, "I/N, such as 1/4")
         index = int(match[1])
         count = int(match[2])
         if not 1 <= index <= count:
             last = f"{count}/{count}" if count else "N/N"
-            raise SpecError(
-                f"Got --shard {given}; parts count from 1. Expected a part from 1/{count or 'N'} to"
-                f" {last}."
-            )
+            raise InvalidSetting({"--shard": given}, f"a part from 1/{count or 'N'} to {last}")
         return Shard(index, count, "--shard")
     if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
         return _shard_of_array()
@@ -134,7 +161,7 @@ def choose_shard(given: str | None) -> Shard:
 
 def _shard_of_array() -> Shard:
     """Return the part of this task of a Slurm array. An array with gaps raises a SpecError in all
-    of its tasks, because its parts would not be those of the array that it repeats."""
+    of its tasks, because its parts would differ from the array that it repeats."""
     index = int(os.environ["SLURM_ARRAY_TASK_ID"])
     count = int(os.environ["SLURM_ARRAY_TASK_COUNT"])
     first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
@@ -145,11 +172,7 @@ def _shard_of_array() -> Shard:
         without_gaps != count if "SLURM_ARRAY_TASK_MAX" in os.environ else without_gaps > count
     )
     if has_gaps:
-        raise SpecError(
-            f"This Slurm array has gaps: it has {plural(count, 'task')} with numbers from {first}"
-            f" to {last}, so that the number of a task does not show its part. Give --shard I/N,"
-            ' such as --shard "$SLURM_ARRAY_TASK_ID/100".'
-        )
+        raise ArrayWithGaps(count, first, last)
     return Shard((index - first) // step + 1, count, "SLURM_ARRAY_TASK_ID")
 
 
@@ -162,21 +185,14 @@ def _check_srun() -> None:
     process = int(os.environ.get("SLURM_PROCID", "0"))
     in_step = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))  # set by srun alone
     if process > 0 or in_step > 1:
-        raise SpecError(
-            "srun started this command several times, and each process would process all pictures."
-            " Give each a part: srun bash -c 'whatwhere … --shard"
-            " $((SLURM_PROCID + 1))/$SLURM_NTASKS'. To process all pictures in this process, give"
-            " --shard 1/1."
-        )
+        raise StartedSeveralTimes
 
 
 def part_number(path: Path) -> Shard:
     """Return which part a file is, by its name; raises a SpecError for any other name."""
     match = re.fullmatch(r"part-([0-9]{5,9})-of-([0-9]{5,9})", path.stem)
     if match is None:
-        raise SpecError(
-            f"{path.name!r} is not the name of a part; expected a name such as part-00001-of-00004."
-        )
+        raise InvalidSetting({"part": path.name}, "a name such as part-00001-of-00004")
     return Shard(int(match[1]), int(match[2]))
 
 

@@ -170,11 +170,11 @@ class InferenceSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.lam, AutoLam):
-            given = f"lam = {self.lam} with penalty = {self.penalty!r}"
+            given: dict[str, object] = {"lam": self.lam, "penalty": self.penalty}
             known = self.lam.share is None or self.penalty.is_convex
             require(known, given, "penalty.alpha = 1, or AutoLam without share")
         if self.gap > 0:
-            given = f"gap = {self.gap:g} with penalty = {self.penalty!r}"
+            given = {"gap": self.gap, "penalty": self.penalty}
             require(self.penalty.is_convex, given, "penalty.alpha = 1")
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))

@@ -15,7 +15,10 @@ from whatwhere.spec.checks import (
 )
 from whatwhere.spec.pooling import Gaussian, Pooling
 
-InputKind = Literal["none", "highpass", "onoff", "baseline"]
+InputKind = Literal["none", "highpass", "onoff", "baseline", "rise", "louder"]
+RISES: tuple[InputKind, ...] = ("rise", "louder")
+"""Input stages that keep how much a signal rises."""
+
 Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 
@@ -57,12 +60,12 @@ class LayerSpec(Checked):
                 object.__setattr__(self, name, pair(size)[0])
         require(
             all(step <= side for step, side in zip(self.strides, self.pool_shape, strict=True)),
-            f"pool_stride = {self.pool_stride} with pool_size = {self.pool_size}",
+            {"pool_stride": self.pool_stride, "pool_size": self.pool_size},
             "a stride no larger than the region, so that every element has a region",
         )
         require(
             self.maps % self.pool_maps == 0,
-            f"maps = {self.maps} with pool_maps = {self.pool_maps}",
+            {"maps": self.maps, "pool_maps": self.pool_maps},
             "a number of maps that pool_maps divides",
         )
 
@@ -100,10 +103,12 @@ class InputSpec(Checked):
 
     kind             'none' (the image as it is), 'highpass' (subtracts a Gaussian low-pass),
                      'onoff' (positive and negative parts as separate channels, for non-negative
-                     models) or, for signals, 'baseline' (subtracts a smooth running median)
+                     models) or, for signals, 'baseline' (subtracts a smooth running median),
+                     'rise' (how much the signal rises) or 'louder' (by how many decibels it
+                     becomes louder)
     sigma            width of the low-pass, in pixels
     span             length of the running median, in samples: several times the length of a
-                     waveform
+                     waveform; or the samples on each side of a place that a rise compares
     hum              frequency of the mains, in cycles per sample, which 'baseline' subtracts with
                      its harmonics; 0 if there is none
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
@@ -153,27 +158,27 @@ class ModelSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            self.input.kind not in ("highpass", "baseline") or not self.nonnegative_filters,
-            f"input.kind = '{self.input.kind}' with nonnegative = true",
+            self.input.kind in ("none", "onoff") or not self.nonnegative_filters,
+            {"input.kind": self.input.kind, "nonnegative": True},
             "nonnegative = false, because a high-passed image has both signs, or input.kind ="
             " 'onoff'",
         )
         require(
-            self.input.kind != "baseline" or self.for_signals,
-            "input.kind = 'baseline' with filters of pictures",
+            self.input.kind not in ("baseline", *RISES) or self.for_signals,
+            f"input.kind = '{self.input.kind}' with filters of pictures",
             "filters and regions of height 1, such as filter_size = [1, 24] and pool_size = [1, 2]"
             " (train: --waveforms 2 --length 24), or input.kind = 'highpass'",
         )
         require(
             not self.input.hum or self.input.kind == "baseline",
-            f"input.hum = {self.input.hum:g} with input.kind = '{self.input.kind}'",
+            {"input.hum": self.input.hum, "input.kind": self.input.kind},
             "input.kind = 'baseline'",
         )
         below = self.target_channels
         for k, layer in enumerate(self.layers, start=1):
             require(
                 layer.fan_in is None or layer.fan_in <= below,
-                f"fan_in = {layer.fan_in} at layer {k}",
+                {f"layers.{k}.fan_in": layer.fan_in},
                 f"at most {below}, the number of maps below",
             )
             below = layer.pooled_maps

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple
 
-from whatwhere.spec.checks import Checked, NonNegative, Within, require, shown
+from whatwhere.spec.checks import Checked, NonNegative, Within, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ class MomentFit(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounds = f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}"
+        bounds = {"gamma_min": self.gamma_min, "gamma_max": self.gamma_max}
         require(self.gamma_min <= self.gamma_max, bounds, "gamma_min ≤ gamma_max")
 
 
@@ -119,5 +119,5 @@ KINDS: Final[dict[str, Pooling]] = {pooling.kind: pooling for pooling in (Gaussi
 def pooling_of(kind: str) -> Pooling:
     """Return the pooling of this name."""
     names = "one of " + ", ".join(map(repr, KINDS))
-    require(kind in KINDS, f"pooling_kind = {shown(kind)}", names)
+    require(kind in KINDS, {"pooling_kind": kind}, names)
     return KINDS[kind]

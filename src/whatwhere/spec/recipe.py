@@ -38,7 +38,7 @@ class Phase(Checked):
         for k in self.update_pooling:
             require(
                 1 <= k <= self.layer,
-                f"update_pooling = {self.update_pooling} with layer = {self.layer}",
+                {"update_pooling": self.update_pooling, "layer": self.layer},
                 f"layers from 1 to {self.layer}",
             )
 
@@ -55,6 +55,8 @@ class EveryEpoch(Checked):
     """Filters are updated once an epoch, from the stored latents of all images (the paper).
 
     reset_at     epochs after which all features are set to 0
+    direction_memory  share of the last epoch's change of the filters that is added to the next
+                 one; 0: none (the paper)
     split_until  up to this epoch, a rare map takes over the filter of the map that most images use,
                  and its features in half of these images; 0: never (the paper)
     split_below  a map is rare if at most this share of the images uses it: a thousandth keeps all
@@ -66,6 +68,7 @@ class EveryEpoch(Checked):
 
     kind: Literal["epoch"] = field(default="epoch", init=False, repr=False)
     reset_at: tuple[Count, ...] = (25,)
+    direction_memory: Annotated[float, Within(0, 1, below=True)] = 0.0
     split_until: CountOrZero = 0
     split_below: Annotated[float, Within(0, 1, below=True)] = 0.001
 
@@ -95,6 +98,9 @@ class LearningSpec(Checked):
     epochs         passes over the images
     update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
     cg_steps       conjugate-gradient steps of a filter update
+    tangent        filters move along the sphere of unit filters: the steps leave out what changes
+                   their lengths, which the projection undoes. Dictionaries of a lower cost in the
+                   same time; False: the paper
     update_lower_filters  also update the filters of the layers below
     update_lower_pooling  also update the pooling variables of the layers below
 
@@ -106,6 +112,7 @@ class LearningSpec(Checked):
     epochs: CountOrZero = 50
     update: EveryEpoch | EveryBatch = EveryEpoch()
     cg_steps: Count = 2
+    tangent: bool = False
     update_lower_filters: bool = False
     update_lower_pooling: bool = True
 
@@ -113,6 +120,12 @@ class LearningSpec(Checked):
     def reset_at(self) -> tuple[int, ...]:
         """Epochs after which all features are set to 0; a stream stores none."""
         return self.update.reset_at if isinstance(self.update, EveryEpoch) else ()
+
+    @property
+    def change_memory(self) -> float:
+        """Share of the last epoch's change of the filters that the next one repeats; 0 in a
+        stream."""
+        return self.update.direction_memory if isinstance(self.update, EveryEpoch) else 0.0
 
     @property
     def split_until(self) -> int:
@@ -204,26 +217,26 @@ class Recipe(Checked):
         depth = self.model.depth
         require(
             len(self.learning) == depth,
-            f"{len(self.learning)} learning settings for {depth} layers",
+            {"learning": len(self.learning), "layers": depth},
             "one LearningSpec for each layer",
         )
         updates = [learning.update.kind for learning in self.learning]
-        require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
+        require(len(set(updates)) == 1, {"update": updates}, "the same for every layer")
         for k, (layer, learning) in enumerate(
             zip(self.model.layers, self.learning, strict=True), start=1
         ):
             require(
                 not learning.split_until or layer.pool_maps == 1,
-                f"split_until = {learning.split_until} at layer {k}, which pools"
-                f" {layer.pool_maps} maps together",
+                {
+                    f"learning.{k}.split_until": learning.split_until,
+                    f"model.layers.{k}.pool_maps": layer.pool_maps,
+                },
                 "split_until = 0 there",
             )
         for phase in self.plan:
-            require(
-                phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}"
-            )
+            require(phase.layer <= depth, {"plan.layer": phase.layer}, f"layers up to {depth}")
         for k in self.descriptor.layers:
-            require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
+            require(k <= depth, {"descriptor.layers": k}, f"layers up to {depth}")
 
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> "Recipe":

@@ -25,14 +25,20 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
+from whatwhere.errors import (
+    InvalidSetting,
+    NoSuchRecipe,
+    SpecError,
+    SpecErrorAt,
+    UnknownSetting,
+    did_you_mean,
+)
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     SpecClass,
     choose_kind,
     convert,
     is_choice,
-    shown,
     type_hints,
     union_members,
     values_in_words,
@@ -45,6 +51,31 @@ if TYPE_CHECKING:
 
 Spec = TypeVar("Spec")
 INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+
+
+class GivenTwice(SpecError):
+    """A setting that is given twice, as a table and by a dotted name.
+
+    name   the setting
+    other  the longer name that gives it again; empty if it is the same one
+    """
+
+    def __init__(self, name: str, other: str = "") -> None:
+        self.name = name
+        self.other = other
+        again = f", also by {other}. Give one of them." if other else ". Give it once."
+        super().__init__(f"{name} is given twice{again}")
+
+
+class MissingSetting(SpecError):
+    """A setting without a value and without a default.
+
+    name  the setting, with the tables that it is in
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is missing and has no default. Give a value.")
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -65,9 +96,8 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
             text = read_regular(file, 2**20).decode()  # bytes
         except FileNotFoundError:
             near = did_you_mean(file.name, INCLUDED)
-            raise SpecError(
-                f"There is no recipe or file {os.fspath(path)!r}; {included}.{near}"
-            ) from None
+            remedy = f"{included[0].upper()}{included[1:]}.{near}"
+            raise NoSuchRecipe("the recipe", path, remedy=remedy) from None
         with untrusted():  # such as tables that are nested too deeply
             content = tomllib.loads(text)
     return override(Recipe.paper(), content)
@@ -112,32 +142,33 @@ def override(spec: Spec, changes: dict[str, object], where: str = "") -> Spec:
         learning = new.get("learning", spec.learning)
         too_many = "learning" in new and len(learning) > depth  # which the recipe reports
         new["learning"] = learning if too_many else follow_depth(learning, depth)
-    return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
+    return _named(where, lambda: cast(Spec, replace(cast("DataclassInstance", spec), **new)))
 
 
 def _undotted(changes: dict[str, object]) -> dict[str, object]:
     """Expand dotted names into tables: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
-    tables: dict[str, Any] = {}
+    tables: dict[str, object] = {}
     for name, value in changes.items():
         *path, last = name.split(".")
         table = tables
         for step in path:
-            table = table.setdefault(step, {})
-            if not isinstance(table, dict):
-                raise SpecError(f"{step} is given twice, also by {name}. Give one of them.")
+            inner = table.setdefault(step, {})
+            if not isinstance(inner, dict):
+                raise GivenTwice(step, name)
+            table = inner
         if last in table:
-            raise SpecError(f"{name} is given twice. Give it once.")
+            raise GivenTwice(name)
         table[last] = dict(value) if isinstance(value, dict) else value
     return tables
 
 
-def build(kind: type[Spec], content: dict[str, object], where: str = "") -> Spec:
+def build(kind: type[Spec], content: object, where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its
     default."""
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
     for f in _fields_of(kind):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
-            raise SpecError(f"{where}{f.name} is missing and has no default. Give a value.")
+            raise MissingSetting(f"{where}{f.name}")
     return _named(where, lambda: kind(**new))
 
 
@@ -171,7 +202,7 @@ def settable(kind: type) -> dict[str, object]:
     return {f.name: type_hints(kind)[f.name] for f in _fields_of(kind) if f.init}
 
 
-def _parse(hint: object, old: Any, value: Any, name: str) -> Any:
+def _parse(hint: object, old: Any, value: object, name: str) -> object:
     """Return the value of a setting; `old`, if given, has the values that a table leaves out."""
     item = _item_spec(hint)
     if item is not None:
@@ -181,11 +212,11 @@ def _parse(hint: object, old: Any, value: Any, name: str) -> Any:
         chosen, table = choose_kind(value, choices, name, type(old))
     elif is_dataclass(hint) and not choices:
         chosen = hint
-        table = value
+        table = _table(name, value)
     else:
         return convert(value, hint, name)
     if type(old) is chosen:
-        return override(old, _table(name, table), f"{name}.")
+        return override(old, table, f"{name}.")
     return build(chosen, table, f"{name}.")
 
 
@@ -194,14 +225,14 @@ def to_toml(recipe: Recipe) -> str:
     return "\n".join(_lines(recipe, "")) + "\n"
 
 
-def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
+def _lines(spec: "DataclassInstance", path: str, header: str = "[{}]") -> list[str]:
     plain = []
     tables = []
     for f in fields(spec):
         value = getattr(spec, f.name)
         if is_choice(value) and not settable(type(value)):
             plain.append(f"{f.name} = {json.dumps(value.kind)}")  # a name alone is short for it
-        elif is_dataclass(value):
+        elif is_dataclass(value) and not isinstance(value, type):
             tables += _lines(value, f"{path}{f.name}.")
         elif _is_list_of_specs(value):
             # as a list, which is read as it stands; tables by number would be differences
@@ -232,7 +263,7 @@ def _override_items(
     for key, item in table.items():
         path = f"{name}.{key}."
         if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
-            raise SpecError(_not_a_number(kind, name, key, len(items)))
+            raise _not_a_number(kind, name, key, len(items))
         number = int(key)
         if number in items:
             items[number] = override(items[number], _table(path[:-1], item), path)
@@ -241,12 +272,12 @@ def _override_items(
     return tuple(items[i] for i in sorted(items))
 
 
-def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
-    """Return what to write in place of a key that is neither the number of an item nor 'each'."""
-    expected = f"expected a number from 1 to {items + 1}, or 'each'"
+def _not_a_number(kind: type, name: str, key: str, items: int) -> InvalidSetting:
+    """Return the error for a key that is neither the number of an item nor 'each'."""
+    expected = f"a number from 1 to {items + 1}, or 'each'"
     near = [found.path for found in _paths(kind, f"{name}.each.") if found.name == key]
-    suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"Got {name}.{key}; {expected}.{suggestion}"
+    suggestion = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return InvalidSetting(f"{name}.{key}", expected, suggestion)
 
 
 def _item_spec(hint: object) -> SpecClass:
@@ -260,9 +291,9 @@ def _specs(hint: object) -> list[SpecClass]:
     return [member for member in union_members(hint) if is_dataclass(member)]
 
 
-def _table(name: str, value: object) -> dict[str, Any]:
+def _table(name: str, value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise SpecError(f"Got {name} = {shown(value)}; expected a table of settings.")
+        raise InvalidSetting({name: value}, "a table of settings")
     return value
 
 
@@ -298,11 +329,14 @@ def described_paths(kind: type) -> dict[str, _DescribedSetting]:
     return described
 
 
-def value_of(spec: Any, path: str) -> object:
+def value_of(spec: object, path: str) -> object:
     """Return the value of a setting by its full name; `each` is the last of a list. None where the
     spec has no such setting, because it has another choice."""
     for name in path.split("."):
-        spec = (spec or (None,))[-1] if name == "each" else getattr(spec, name, None)
+        if name == "each":
+            spec = spec[-1] if isinstance(spec, tuple) and spec else None
+        else:
+            spec = getattr(spec, name, None)
     return spec
 
 
@@ -336,4 +370,4 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
     except SpecError as error:
         if not where:
             raise
-        raise SpecErrorAt(where[:-1], as_clause(error)) from None
+        raise SpecErrorAt(where[:-1], error) from None

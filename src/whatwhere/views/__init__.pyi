@@ -8,6 +8,7 @@ from whatwhere.views.edges import Edges as Edges
 from whatwhere.views.given import Given as Given
 from whatwhere.views.network import Network as Network
 from whatwhere.views.onnx_file import OnnxFile as OnnxFile
+from whatwhere.views.patches import Patches as Patches
 from whatwhere.views.patterns import Patterns as Patterns
 from whatwhere.views.view import MapView as MapView
 from whatwhere.views.view import View as View

@@ -10,6 +10,7 @@ from whatwhere.views.edges import Edges
 from whatwhere.views.given import Given
 from whatwhere.views.network import Network
 from whatwhere.views.onnx_file import OnnxFile
+from whatwhere.views.patches import Patches
 from whatwhere.views.patterns import Patterns
 from whatwhere.views.view import MapView, View
 
@@ -20,12 +21,13 @@ NAMED: dict[str, Callable[[], MapView]] = {
     "colour": Colour,
     "edges": Edges,
     "patterns": Patterns,
+    "patches": Patches,
     "network": Network,
 }
 
 GivenView = str | Path | View | FeatureMaps
-"""A name ('colour', 'edges', 'patterns', 'network'), an ONNX file, a view, or a callable to
-maps."""
+"""A name ('colour', 'edges', 'patterns', 'patches', 'network'), an ONNX file, a view, or a
+callable to maps."""
 
 
 def as_view(given: GivenView) -> View:
@@ -68,7 +70,7 @@ def as_views(given: Sequence[GivenView]) -> list[MapView]:
 
 
 def usual_views() -> Sequence[MapView]:
-    """Return the views that are used next to the learned features: colour, edges and
-    patterns, and the network if it is installed."""
-    plain: list[MapView] = [Colour(), Edges(), Patterns()]
+    """Return the views that are used next to the learned features: colour, edges, patterns
+    and patches, and the network if it is installed."""
+    plain: list[MapView] = [Colour(), Edges(), Patterns(), Patches()]
     return [*plain, Network()] if Network.is_installed() else plain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from whatwhere.data.catalogue import Entry, File, verified_path
 from whatwhere.data.models import hub
-from whatwhere.errors import RunError, did_you_mean
+from whatwhere.errors import UnknownModel
 
 FOLDER = Path(__file__).parent
 _ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
@@ -27,10 +27,7 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> Entry:
     """Return the model of this name, as its card describes it."""
     if name not in names():
-        raise RunError(
-            f"Unknown model {name!r}. Expected one of"
-            f" {', '.join(names())}.{did_you_mean(name, names())}"
-        )
+        raise UnknownModel("model", name, names())
     card = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     title = card.split("\n\n")[1].replace("\n", " ")
     facts = {

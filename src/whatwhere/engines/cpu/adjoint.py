@@ -48,7 +48,7 @@ class Tape(NamedTuple):
     """What the forward pass has left of N images, and the gradients of its results.
 
     states  [N, T, …]  the state before each step, and p there
-    above   [N, …]  gradients of p, μ and γ of all layers, as `pack_latents` has them
+    above   [N, …]  gradients of p, or of p, μ and γ of all layers, as `pack_latents` has them
     rates   [N]  factors of the schedule's β_U
     """
 
@@ -557,13 +557,11 @@ def _correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums
     # without pooling, all four are the one element, and only the first counts
     down = layer.z_columns * B * (pooled - 1)
     right = B * (pooled - 1)
-    for row in range(layer.rows):
-        for column in range(layer.columns):
-            at = z + pooled * (row * layer.z_columns + column) * B
-            of = pooled * (row * errors.pitch + column * errors.maps)
-            here_errors = Errors(errors.at + of, errors.pitch, errors.maps)
-            for first in range(0, B, LANES):
-                here = at + first
+    # a block of maps at a time: its sums stay in the nearest cache
+    for first in range(0, B, LANES):
+        for row in range(layer.rows):
+            for column in range(layer.columns):
+                here = z + pooled * (row * layer.z_columns + column) * B + first
                 e = _load_elements(memory, here, down, right)
                 if not (
                     any_nonzero(e.z00)
@@ -572,6 +570,8 @@ def _correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums
                     or any_nonzero(e.z11)
                 ):
                     continue
+                of = pooled * (row * errors.pitch + column * errors.maps)
+                here_errors = Errors(errors.at + of, errors.pitch, errors.maps)
                 for b in range(LANES):
                     z00 = memory[here + b]
                     if pooled == 1:
@@ -600,15 +600,18 @@ def _add_region(
     place, pitch, C = errors
     z00, z01, z10, z11 = z
     length = layer.size_x * C
-    for i in range(layer.size_y):
-        top = place + i * pitch
-        bottom = top + pitch
-        out = (b * layer.size_y + i) * length
-        for x in range(0, length, LANES):
-            here = fma(z01, load(memory, top + C + x), load(sums, out + x))
-            here = fma(z00, load(memory, top + x), here)
-            here = fma(z11, load(memory, bottom + C + x), here)
-            store(sums, out + x, fma(z10, load(memory, bottom + x), here))
+    out = b * layer.size_y * length
+    for x in range(0, length, LANES):
+        # a row of errors is the bottom of one row of taps and the top of the next
+        left = load(memory, place + x)
+        right = load(memory, place + x + C)
+        for i in range(layer.size_y):
+            below = place + (i + 1) * pitch + x
+            at = out + i * length + x
+            here = fma(z00, left, fma(z01, right, load(sums, at)))
+            left = load(memory, below)
+            right = load(memory, below + C)
+            store(sums, at, fma(z10, left, fma(z11, right, here)))
 
 
 @jit

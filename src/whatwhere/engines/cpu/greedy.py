@@ -31,7 +31,7 @@ import torch
 from torch.nn.functional import conv1d, pad
 
 from whatwhere.engines.cpu.layout import round_up
-from whatwhere.engines.jit import Array, cached_jit, jit
+from whatwhere.engines.jit import Array, allocating_jit, cached_jit, jit
 from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
 from whatwhere.engines.jit.vector_math import absolute, fma, maximum, minimum, where
 from whatwhere.engines.reference.ista import known_features
@@ -384,7 +384,7 @@ def _search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
     return largest, gain
 
 
-@jit
+@allocating_jit
 def _active_coefficients(signal: Signal) -> Array:
     """Return the coefficients that are not 0, in the order of time."""
     places = len(signal.regular)
@@ -398,7 +398,7 @@ def _active_coefficients(signal: Signal) -> Array:
     return chosen
 
 
-@jit
+@allocating_jit
 def _overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int) -> Overlaps:
     """Return the products of the waveforms of these coefficients, which are in the order of time;
     none at all if there are more than `most`."""
@@ -432,7 +432,7 @@ def _overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int)
     return Overlaps(begin, other, value)
 
 
-@jit
+@allocating_jit
 def refit(
     signal: Signal, waveforms: Waveforms, rule: Rule, level: float
 ) -> tuple[float, float, int, int]:

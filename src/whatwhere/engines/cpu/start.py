@@ -72,13 +72,20 @@ def _copy_map(
 
 @jit
 def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> None:
-    """Copy p [H, W, B] and every layer's μ and γ [H, W, axis, B] to the state, or back."""
+    """Copy p [H, W, B] and every layer's μ and γ [H, W, axis, B] to the state, or back. Where only
+    p is given, μ and γ become 0."""
     noinline()
     top = layers[len(layers) - 1]
     shape = MapShape(top.rows * top.columns, top.real_maps, top.maps)
     end = _copy_map(packed, 0, state, top.features, shape, to_state)
+    complete = end < len(packed)
     for k in range(1, len(layers)):
         layer = layers[k]
+        if not complete:
+            length = 2 * layer.rows * layer.columns * layer.maps
+            state[layer.mu : layer.mu + length] = 0
+            state[layer.gamma : layer.gamma + length] = 0
+            continue
         shape = MapShape(2 * layer.rows * layer.columns, layer.real_maps, layer.maps)
         end = _copy_map(packed, end, state, layer.mu, shape, to_state)
         end = _copy_map(packed, end, state, layer.gamma, shape, to_state)

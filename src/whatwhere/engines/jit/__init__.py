@@ -32,7 +32,11 @@ OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
+    # arrays are not counted: Python holds those that it gives, and a call for every vector would
+    # take as long to count its arrays as to compute. Functions that make arrays: `allocating_jit`
+    "_nrt": False,
 }
+ALLOCATING = OPTIONS | {"_nrt": True}
 NOT_WRITABLE = (
     "Cannot write to any folder for machine code, so each process compiles it again (about 20 s)."
     " Set NUMBA_CACHE_DIR to a writable folder of your own."
@@ -42,6 +46,12 @@ NOT_WRITABLE = (
 def jit(function: Function) -> Function:
     """Compile a function that other compiled functions call."""
     return numba.njit(**OPTIONS)(function)
+
+
+def allocating_jit(function: Function) -> Function:
+    """Compile a function that makes arrays, which only functions of the same kind may receive from
+    it."""
+    return numba.njit(**ALLOCATING)(function)
 
 
 def inline_jit(function: Function) -> Function:
@@ -58,6 +68,15 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
     files that may be compiled into it, and the function refers to it: Numba looks up machine code
     by the constants of a function, too.
     """
+    return _cached(define, OPTIONS)
+
+
+def allocating_cached_jit(define: Callable[[str], Function]) -> Function:
+    """`cached_jit` for a function that makes arrays."""
+    return _cached(define, ALLOCATING)
+
+
+def _cached(define: Callable[[str], Function], options: dict[str, Any]) -> Function:
     own = (Path(inspect.getfile(define)).parent, Path(__file__).parent)
     digest = hashlib.sha256()
     for file in [
@@ -65,7 +84,7 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
         *SOURCES,
     ]:
         digest.update(file.read_bytes())
-    compiled: Any = numba.njit(**OPTIONS)(define(digest.hexdigest()))
+    compiled: Any = numba.njit(**options)(define(digest.hexdigest()))
     try:
         compiled._cache = known = MachineCodeCache(compiled.py_func)
     except (RuntimeError, OSError):

@@ -16,7 +16,7 @@ import { reachBar, showReach } from "./label_reach.js";
 import { openRename, renameDialog } from "./label_rename.js";
 import { filteredRows, isOrdered, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
-import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
+import { ask, counted, deliver, shared, tell, usedClasses, wordsOf } from "./label_state.js";
 import { followPointer, showPointer } from "./label_pointer.js";
 import { LABEL_STOPS } from "./label_tour.js";
 import { tryDialog } from "./label_try.js";
@@ -81,7 +81,7 @@ function say(rows, name) {
   setTimeout(show); // the next picture first: to draw 20,000 pictures takes a while
   speak(`${counted(rows.length, "picture")}: ${name ?? "no label"}.`);
   return afterwards(async () => {
-    const state = await ask("label", { rows, name });
+    const state = await deliver("label", { rows, name });
     if (state.failed) await reload();
     else takeLabels(state);
     if (!state.failed && rows.length === 1 && name !== null) void light(rows[0], name);
@@ -117,7 +117,7 @@ function answerHere(name) {
   goOn(null);
   showCheck();
   return afterwards(async () => {
-    const state = await ask("answer", { row, name });
+    const state = await deliver("answer", { row, name });
     if (state.failed) await reload();
     else takeLabels(state);
     if (state.check === null) {
@@ -439,6 +439,8 @@ function showMap() {
 
 /** Look through the members of a class in the grid. @param {string} name */
 function look(name) {
+  shared.lit = null; // who looks through a class does not mean them
+  showLit();
   shared.takenOut.clear();
   byId("filter", HTMLSelectElement).value = `class ${name}`;
   setView("grid");

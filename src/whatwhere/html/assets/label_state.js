@@ -79,7 +79,8 @@ export function tell(text, isBad = false) {
   message.classList.toggle("bad", isBad);
 }
 
-const LOST = "whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.";
+const LOST = "whatwhere does not answer: it has stopped, or it is busy. Labels from before are saved; those that you give now follow once it answers.";
+const AGAIN = 500; // milliseconds before what a person said is sent again
 
 /** Ask the server. @param {string} path @param {object} [body] */
 export async function ask(path, body) {
@@ -92,6 +93,15 @@ export async function ask(path, body) {
   } catch {
     tell(LOST, true);
     return { failed: true };
+  }
+}
+
+/** Tell the server what a person said, again and again until it answers: no label is lost. @param {string} path @param {object} body */
+export async function deliver(path, body) {
+  for (;;) {
+    const answer = await ask(path, body);
+    if (answer.failed !== true) return answer;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
   }
 }
 

@@ -33,6 +33,9 @@ export function outcomePanel(session) {
       all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ${session.substance} is explained` : "";
     const count = session.activeCount(session.top);
     byId("feature-count", HTMLElement).textContent = `${count} feature${count === 1 ? "" : "s"}`;
+    const { layer } = session.state;
+    const ofLayer = session.activeCount(layer);
+    byId("active-count", HTMLElement).textContent = `${ofLayer} active feature${ofLayer === 1 ? "" : "s"} of layer ${layer}`;
     // before the first step nothing is drawn yet: what is shown is only where drawing begins
     const isWaiting = session.running && session.trace.length < 2;
     for (const canvas of [reconstruction, coloured, residual]) canvas.classList.toggle("waiting", isWaiting);
@@ -66,7 +69,6 @@ function listTiles(list, session) {
     }),
   );
   const [count, listed] = [session.activeCount(layer), Math.min(LISTED, active.length)];
-  byId("active-count", HTMLElement).textContent = `${count} active feature${count === 1 ? "" : "s"} of layer ${layer}`;
   byId("active-note", HTMLElement).textContent = count > listed ? `The ${listed} largest are shown.` : "";
   if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`[data-j="${focused}"]`))?.focus();
 }
