@@ -37,7 +37,6 @@ EXCEPTIONS = {
     "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
     "benchmarks/memory/streamed.py": "the classes that Ray calls",
     "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
-    "benchmarks/memory/streamed.py": "the classes for Ray Data, which are imported by their module",
     "benchmarks/restoration/camera_noise.py": "learns the classifier of cameras from its features",
     "benchmarks/restoration/camera_shares.py": "measures what the classifier of cameras removes",
     "benchmarks/restoration/colour.py": "another rule for the length of filters",

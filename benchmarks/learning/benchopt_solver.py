@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 
 import whatwhere as ww
 from whatwhere.spec import EveryEpoch, InferenceSpec, LearningSpec, LineSearch
@@ -24,9 +25,13 @@ class Solver(BaseSolver):
     filters."""
 
     name = "whatwhere"
-    sampling_strategy = "iteration"
+    stopping_criterion = SufficientProgressCriterion(patience=10, strategy="iteration")
     parameters: ClassVar = {"steps": [10]}
     requirements: ClassVar = ["pip::whatwhere"]
+
+    def get_next(self, stop_val):
+        """Each evaluation takes longer than an epoch."""
+        return max(stop_val + 1, stop_val * 3 // 2)
 
     def skip(self, X, D_init, reg, window, has_outliers):
         if D_init.ndim != 3:

@@ -334,3 +334,20 @@ def test_only_recordings_have_a_baseline_to_remove(
         ww.restoration.denoise(torch.rand(1, 1, 32, 32), ww.restoration.load_denoiser(), spec=flat)
     with pytest.raises(SpecError, match="subtracts no baseline"):
         ww.restoration.denoise(clean, model, 0.3, spec=flat)
+
+
+def test_a_part_of_a_recording_is_restored_and_the_rest_stays(
+    model: ww.DeconvNet, tmp_path: Path
+) -> None:
+    noisy = np.random.default_rng(0).standard_normal((1, 600)).astype(np.float32)
+    times = np.arange(600) / 100
+    rows = zip(times, noisy[0], strict=True)
+    (tmp_path / "a.csv").write_text("t (s),x\n" + "".join(f"{t:.2f},{x:.6f}\n" for t, x in rows))
+    ww.save(model, tmp_path / "model.safetensors")
+    paths = (tmp_path / "a.csv", "--out", tmp_path / "b.csv")
+    part = ("--start", "2", "--end", "0:04")
+    whatwhere("denoise", *paths, tmp_path / "model.safetensors", "--noise", 0.5, *part)
+    changed = ww.data.load(tmp_path / "b.csv")[0][0].numpy() - noisy[0]
+    assert np.abs(changed[:200]).max() < 1e-5
+    assert np.abs(changed[400:]).max() < 1e-5
+    assert np.abs(changed[200:400]).max() > 0.1

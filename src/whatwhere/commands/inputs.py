@@ -129,6 +129,9 @@ class ImageInput(Checked):
         return images.subset(rows), None if masks is None else masks.subset(rows)
 
 
+PART = (ImageInput, "start end")  # what every command on a recording takes
+
+
 def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
     """Return the part of the pictures that this command processes; the first line of its output
     says so.

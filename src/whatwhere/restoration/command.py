@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from whatwhere.commands.builder import Settings, command
-from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.commands.inputs import PART, SHARD, open_shard
 from whatwhere.commands.old_forms import Reordered
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.restoration.settings import RestorationSpec
@@ -71,8 +71,9 @@ class NoiseFiles(NamedTuple):
 @command(
     RestorationSpec,
     (Execution, "device"),
+    PART,
     SHARD,
-    flags="device learn baseline frames shard",
+    flags="device learn baseline frames start end shard",
     old=(Reordered("pictures out", "pictures model --out", was_option="--model"),),
 )
 def denoise(
@@ -154,8 +155,9 @@ def denoise(
 @command(
     (RestorationSpec, "quality tile rounds baseline"),
     (Execution, "device"),
+    PART,
     SHARD,
-    flags="device baseline shard",
+    flags="device baseline start end shard",
     old=(Reordered("pictures mask out", "pictures model --mask --out", was_option="--model"),),
 )
 def inpaint(
@@ -214,7 +216,7 @@ def restore(
         )
     execution = settings.of(Execution)
     if paths.is_recording:
-        restore_recording(task, model, paths, overwrite, execution, quiet)
+        restore_recording(task, model, paths, overwrite, settings, quiet)
         return []
     from whatwhere.data.pictures import kept_open
 
@@ -295,12 +297,12 @@ def restore_recording(
     model: Path | None,
     paths: Paths,
     overwrite: bool,
-    execution: Execution,
+    settings: Settings,
     quiet: bool,
 ) -> None:
-    """Restore a recording as a whole; the result has the format of its file."""
+    """Restore a recording as a whole, or a part of it; the result has the format of its file."""
     from whatwhere import restoration
-    from whatwhere.commands.inputs import open_run
+    from whatwhere.commands.inputs import ImageInput, open_run, read_recording
     from whatwhere.commands.outputs import Stages, claim, write
     from whatwhere.data import load
     from whatwhere.data.formats import recordings
@@ -319,9 +321,13 @@ def restore_recording(
             "A recording needs a model of its waveforms. Train one with `whatwhere train"
             f" {printable(recording)}{rate} --out RUN`, then give RUN after the recording."
         )
+    execution = settings.of(Execution)
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)
-    values = load(recording, signals=True)[:]
+    signals = read_recording(model, str(recording), ImageInput())
+    part = settings.of(ImageInput).part_of(signals)
+    columns = slice(part.first, part.first + part.shape[2])
+    values = part[:]
     left = ""
     with Stages(quiet).stage(f"{task.name} {printable(recording)}", 1) as advance:
         if mask is None:
@@ -330,7 +336,9 @@ def restore_recording(
                 left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
         else:
             assert isinstance(task.noise, float), "inpaint has no other noise"
-            known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
+            known = values.isfinite()
+            if mask != "nan":
+                known = load(mask, signals=True)[:][..., columns]
             with warnings.catch_warnings():
                 # the line below says how many gaps are left
                 warnings.simplefilter("ignore", LongGapsWarning)
@@ -340,7 +348,9 @@ def restore_recording(
             gaps = leave_long_gaps(restored, known, longest, unknown)
             left = long_gaps_line(gaps, unknown)
         advance(1)
-    write(out, recordings().encode(restored.cpu().numpy(), recording))
+    whole = signals[:]
+    whole[..., columns] = restored.cpu()
+    write(out, recordings().encode(whole.numpy(), recording))
     typer.echo(f"{printable(out)}: restored{left}")
 
 

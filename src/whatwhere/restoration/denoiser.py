@@ -329,8 +329,8 @@ def _denoise_twice(
     if not whole.any():
         left = _noise_within_range(plane, clean, noise)
         whole = torch.ones_like(whole)
-    removed = (plane - clean)[whole]
-    is_clear = left == noise >= rules.faint * (1 + rules.few / len(removed))
+    removed = plane - clean if whole.all() else (plane - clean)[whole]
+    is_clear = left == noise >= rules.faint * (1 + rules.few / removed.numel())
     if is_clear and float(removed.square().mean()) >= rules.textured * noise**2:
         return plane.lerp(clean, share_at_most_the_noise(removed, noise))
     generator = torch.Generator().manual_seed(0)

@@ -140,7 +140,9 @@ def _open_tensor(given: Tensor) -> Form:
     if 0 in given.shape:
         raise ImageError(f"Got values of shape {list(given.shape)}; expected {_LAYOUTS}.")
     images, layout = _channels_first(given)
-    floats = images if images.is_floating_point() else images.double()
+    # 8 and 16 bits are exact in float32
+    wide = images.double if images.dtype.itemsize > 2 else images.float
+    floats = images if images.is_floating_point() else wide()
     alpha = floats[:, 3:] if layout == "HWC" and floats.shape[1] == 4 else None
     if alpha is not None:
         floats = floats[:, :3]

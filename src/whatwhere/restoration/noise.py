@@ -112,6 +112,14 @@ class NoiseEstimate:
         )
         return self.offset + self.gain * counts.clamp(min=0)
 
+    def too_dark(self, images: Tensor) -> Tensor:
+        """Return by how much pixels are darker than such noise makes them, which `stabilise` loses:
+        0 or negative."""
+        if self.is_uniform:
+            return torch.zeros_like(images)
+        darkest = self.offset - self.gain * (3 / 8 + self._variance)
+        return (images - darkest).clamp(max=0)
+
     @property
     def _variance(self) -> float:
         """The variance of the Gaussian part, in counts."""

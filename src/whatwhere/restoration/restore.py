@@ -183,32 +183,33 @@ def _remove_noise_of_one(
     if noise.is_uniform and not noise.correlation:
         clean = remove_white_noise(model, image, [noise.sigma], spec, progress).to(image)
     else:
-        stable = noise.stabilise(image.double())
-        clean = _clean_stable(model, stable, noise, spec, progress)
-        clean = noise.restore_units(clean).to(image)
+        clean = _remove_stable_noise(model, image.double(), noise, spec, progress).to(image)
     # of a camera's noise, no more than this share was removed
     return clean if noise.covariance else image.lerp(clean, noise.removed)
 
 
-def _clean_stable(
+def _remove_stable_noise(
     model: Denoiser | Tensor,
-    stable: Tensor,
+    image: Tensor,
     noise: NoiseEstimate,
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
-    """An image [1, C, H, W] in float64 without noise of the standard deviation 1, whose correlation
-    is that of `noise`."""
+    """An image [1, C, H, W] in float64 without its noise, which is made even and of standard
+    deviation 1 before."""
+    stable = noise.stabilise(image)
     middle = stable.mean()
-    image = (stable - middle).to(model.dtype)
+    given = (stable - middle).to(model.dtype)
+    del stable
     if noise.covariance:
         levels = [sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
-        clean = _remove_camera_noise(model, image, levels, noise.removed, spec, progress)
-        return clean.double() + middle
+        clean = _remove_camera_noise(model, given, levels, noise.removed, spec, progress)
+        return noise.restore_units(clean.double() + middle)
     level = white_sigma(noise.correlation) if noise.correlation else 1.0
-    clean = remove_white_noise(model, image, [level], spec, progress)
-    share = share_like_noise((image - clean)[0], noise.correlation > 0)
-    return image.lerp(clean, share).double() + middle
+    clean = remove_white_noise(model, given, [level], spec, progress)
+    share = share_like_noise((given - clean)[0], noise.correlation > 0)
+    restored = noise.restore_units(clean.double() + middle) + noise.too_dark(image)
+    return image.lerp(restored, share)
 
 
 def denoise_frame(
@@ -226,26 +227,15 @@ def denoise_frame(
     scaled, factors = scale_to(frames.double(), index, noise)
     merged = merge_frames(scaled, index, noise, factors)
     low = float(merged.deviation.median())
-    clean = _clean_mean(model, merged.mean, noise.averaged(low), spec, progress)
+    mean = merged.mean[None]
+    clean = _remove_stable_noise(model, mean, noise.averaged(low), spec, progress)
     if float((merged.deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
         # what was seen in one frame alone has all of its noise
-        alone = _clean_mean(model, merged.mean, noise, spec, None)
+        alone = _remove_stable_noise(model, mean, noise, spec, None)
         clean = clean.lerp(alone, (merged.deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
     # lamps flicker: the brightness is that of all frames
     brightness = sum(1 / factor for factor in factors) / len(factors)
     return (noise.offset + brightness * (clean - noise.offset)).to(frames)
-
-
-def _clean_mean(
-    model: Denoiser | Tensor,
-    mean: Tensor,
-    noise: NoiseEstimate,
-    spec: RestorationSpec,
-    progress: Progress | None,
-) -> Tensor:
-    """A mean of frames [C, H, W] without its noise, as [1, C, H, W] in float64."""
-    stable = noise.stabilise(mean[None])
-    return noise.restore_units(_clean_stable(model, stable, noise, spec, progress))
 
 
 def spread_over(count: int, most: int) -> list[int]:
