@@ -226,6 +226,20 @@ def test_neighbours_predict_a_place_of_normal_pictures() -> None:
     torch.testing.assert_close(torch.stack(around_it), torch.stack(expected))
 
 
+def test_of_kinds_of_one_sort_the_larger_counts() -> None:
+    evidence = torch.tensor(
+        [[1.0, 1.0], [1.2, 3.0], [0.3, 0.3], [0.0, 0.0], [2.0, 2.0], [2.5, 1.0]]
+    )
+    kinds = dict.fromkeys(
+        ["spots", "curves", "texture", "neighbours", "rows", "columns"], (1.0, 1.0)
+    )
+    # a curve counts by what exceeds 0.5
+    expected = torch.tensor([[1.0, 2.5], [0.3, 0.3], [0.0, 0.0], [2.5, 2.0]])
+    torch.testing.assert_close(what_counts(evidence, kinds), expected)
+    without = {kind: kinds[kind] for kind in ("spots", "texture")}
+    torch.testing.assert_close(what_counts(evidence[[0, 2]], without), evidence[[0, 2]])
+
+
 def test_units_and_the_soft_maximum() -> None:
     median, spread = _median_and_spread(torch.arange(101.0)[:, None])
     assert (median, spread) == (50.0, 40.0)
