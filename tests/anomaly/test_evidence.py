@@ -23,6 +23,7 @@ from whatwhere.anomaly.evidence import (
     soft_maximum,
     summarise,
     surface_of,
+    what_counts,
 )
 from whatwhere.anomaly.filters import (
     LARGE,
