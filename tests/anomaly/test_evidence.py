@@ -23,6 +23,7 @@ from whatwhere.anomaly.evidence import (
     soft_maximum,
     summarise,
     surface_of,
+    what_counts,
 )
 from whatwhere.anomaly.filters import (
     LARGE,
@@ -224,6 +225,20 @@ def test_neighbours_predict_a_place_of_normal_pictures() -> None:
     around_it = [neighbours(usual.energy, 5)[k::5][:, 6, 7] for k in range(5)]
     expected = [usual.energy[k, [6, 6, 1, 11], [2, 12, 7, 7]] for k in range(5)]
     torch.testing.assert_close(torch.stack(around_it), torch.stack(expected))
+
+
+def test_of_kinds_of_one_sort_the_larger_counts() -> None:
+    evidence = torch.tensor(
+        [[1.0, 1.0], [1.2, 3.0], [0.3, 0.3], [0.0, 0.0], [2.0, 2.0], [2.5, 1.0]]
+    )
+    kinds = dict.fromkeys(
+        ["spots", "curves", "texture", "neighbours", "rows", "columns"], (1.0, 1.0)
+    )
+    # a curve counts by what exceeds 0.5
+    expected = torch.tensor([[1.0, 2.5], [0.3, 0.3], [0.0, 0.0], [2.5, 2.0]])
+    torch.testing.assert_close(what_counts(evidence, kinds), expected)
+    without = {kind: kinds[kind] for kind in ("spots", "texture")}
+    torch.testing.assert_close(what_counts(evidence[[0, 2]], without), evidence[[0, 2]])
 
 
 def test_units_and_the_soft_maximum() -> None:
