@@ -37,7 +37,7 @@ class StackSettings:
     square: int = 16
     factors: tuple[float, float] = (0.5, 2.0)
     boxes: tuple[int, ...] = (3, 7, 15)
-    same: tuple[float, float] = (1.8, 3.3)
+    same: tuple[float, float] = (2.5, 4.0)
 
 
 @dataclass(frozen=True)
