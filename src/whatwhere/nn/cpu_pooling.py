@@ -280,7 +280,7 @@ def describe(regions: Regions, operation: str) -> tuple[np.ndarray, int]:
     channels, rows, columns = regions.grid
     _, size_y, size_x = regions.size
     tile = max(1, TILE // columns)
-    pitch = -(-tile * columns // LANES) * LANES
+    pitch = (-(-tile * columns // LANES) + 1) * LANES  # with a margin
     inside, overlap = regions.inside(1) and regions.inside(2), not regions.tiling
     axes = (
         *regions.size[1:],

@@ -157,17 +157,20 @@ def _read_line(z: Array, work: Array, line: _Line, step: int) -> None:
 
 
 @inline_jit
-def _read_pair(z: Array, work: Array, left: _Line, right: _Line) -> None:
-    """`_read_line` of two lines side by side whose step is 2."""
+def _read_pair(z: Array, work: Array, left: _Line, right: _Line, columns: int) -> None:
+    """`_read_line` of two lines side by side whose step is 2; a row has `columns` regions."""
     first = left.first
     last = right.last
-    if last - first < LANES:
+    # a row shorter than a vector: what is beyond it is overwritten by the next row, or lies in the
+    # margin of work memory
+    whole = max(last - first, LANES)
+    if left.at + 2 * (first + whole) > len(z) or (last - first < LANES and last < columns):
         for x in range(first, last):
             work[left.of + x] = z[left.at + 2 * x]
             work[right.of + x] = z[right.at + 2 * x]
     else:
         for start in range(first, last, LANES):
-            x = min(start, last - LANES)
+            x = min(start, first + whole - LANES)
             at = left.at + 2 * x
             a = load(z, at)
             b = load(z, at + LANES)
@@ -212,7 +215,7 @@ def read_elements(z: Array, g: Geometry, rows: Rows, work: Array) -> None:
                     work[to + j * M : to + j * M + g.columns] = 0
             if g.stride_x == 2 and g.size_x >= 2:
                 left = _line(g, place, to, before)
-                _read_pair(z, work, left, _line(g, place, to, before + 1))
+                _read_pair(z, work, left, _line(g, place, to, before + 1), g.columns)
             else:
                 for j in range(before, g.size_x):
                     _read_line(z, work, _line(g, place, to, j), g.stride_x)
@@ -257,17 +260,21 @@ def _write_line(z: Array, work: Array, line: _Line, step: int, add: bool) -> Non
 
 
 @inline_jit
-def _write_pair(z: Array, work: Array, left: _Line, right: _Line) -> None:
-    """`_write_line` of two lines side by side whose step is 2."""
+def _write_pair(z: Array, work: Array, left: _Line, right: _Line, end: int) -> None:
+    """`_write_line` of two lines side by side whose step is 2.
+
+    end  until where later lines overwrite what is beyond a row that is shorter than a vector
+    """
     first = left.first
     last = right.last
-    if last - first < LANES:
+    whole = max(last - first, LANES)
+    if last - first < LANES and left.at + 2 * (first + whole) > end:
         for x in range(first, last):
             z[left.at + 2 * x] = work[left.of + x]
             z[right.at + 2 * x] = work[right.of + x]
     else:
         for start in range(first, last, LANES):
-            x = min(start, last - LANES)
+            x = min(start, first + whole - LANES)
             at = left.at + 2 * x
             even = load(work, left.of + x)
             odd = load(work, right.of + x)
@@ -324,7 +331,9 @@ def write_elements(z: Array, g: Geometry, rows: Rows, work: Array) -> None:
                     _write_line(z, work, _line(g, place, to, j), g.stride_x, i < above)
             else:
                 left = _line(g, place, to, before)
-                _write_pair(z, work, left, _line(g, place, to, before + 1))
+                # regions that tile a map write each element once; a plane belongs to one thread
+                end = 0 if g.overlap else plane + g.height * g.width
+                _write_pair(z, work, left, _line(g, place, to, before + 1), end)
 
 
 # --- values, and what lies outside
