@@ -22,7 +22,7 @@ from reproduction.baselines import Baseline
 from reproduction.deskew import deskewed
 from whatwhere import data
 from whatwhere.data import Images
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
 
 EvalSplit = Literal["test", "validation"]
@@ -31,7 +31,7 @@ EvalSplit = Literal["test", "validation"]
 def require(condition: bool, given: str, expected: str) -> None:
     """Raise an error that says what was given and what was expected, unless a condition holds."""
     if not condition:
-        raise SpecError(f"Got {given}; expected {expected}.")
+        raise InvalidSetting(given, expected)
 
 
 @dataclass(frozen=True)

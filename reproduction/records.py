@@ -37,7 +37,7 @@ from reproduction.results import (
     Result,
     TrainingResult,
 )
-from whatwhere.errors import RunError, WhatwhereError
+from whatwhere.errors import RunError, UnknownName, WhatwhereError
 from whatwhere.spec import Recipe, build
 
 R = TypeVar("R", bound=Result)
@@ -126,9 +126,38 @@ def read_records(path: Path) -> Iterator[Record[Any]]:
             )
             yield Record(job, result, content["seconds"], content["machine"], content["name"])
         except (KeyError, TypeError, ValueError, WhatwhereError) as error:
-            raise RunError(
-                f"{path}, line {number} is not a result: {error!r} (put the right one back)"
-            ) from error
+            raise NoResult(path, number, error) from error
+
+
+class UnknownMethod(UnknownName, RunError):
+    """A name that no method of describing images has."""
+
+
+class OtherFiles(RunError):
+    """A record of other files than the catalogue has.
+
+    name  the data set
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"its checksums are not those of {name!r} in the catalogue: it was measured on other"
+            " files"
+        )
+
+
+class NoResult(RunError):
+    """A line of a file of results that is not one.
+
+    path  the file
+    line  the number of the line, from 1
+    """
+
+    def __init__(self, path: Path, line: int, error: Exception) -> None:
+        self.path = path
+        self.line = line
+        super().__init__(f"{path}, line {line} is not a result: {error!r} (put the right one back)")
 
 
 def job_table(job: MeasurableJob) -> dict[str, Any]:
@@ -155,10 +184,7 @@ def parse_job(table: Mapping[str, Any]) -> Job:
     checksums = data_table.pop("sha256")
     data = build(DataSpec, data_table)
     if checksums != data.checksums():
-        raise RunError(
-            f"its checksums are not those of {data.name!r} in the catalogue: it was measured on"
-            " other files"
-        )
+        raise OtherFiles(data.name)
     if kind == "training":
         return TrainingJob(data, build(Recipe, table["recipe"]))
     if kind in RECORDED:  # its settings stay in the file
@@ -189,9 +215,7 @@ def parse_features(table: Mapping[str, Any]) -> ModelFeatures | Baseline:
             recipe["descriptor"] = {"where": "keep", **recipe.get("descriptor", {})}
         return build(ModelFeatures, settings)
     if method not in BASELINES:
-        raise RunError(
-            f"Got method {method!r}; expected {MODEL_METHOD!r} or one of {', '.join(BASELINES)}"
-        )
+        raise UnknownMethod("method", method, [MODEL_METHOD, *BASELINES])
     return build(BASELINES[method], settings)
 
 

@@ -22,7 +22,7 @@ from reproduction.table import (
     columns_of,
     read_table,
 )
-from whatwhere.errors import RunError
+from whatwhere.errors import NoSuchRun
 
 INTRODUCTION = """\
 # Results
@@ -264,9 +264,8 @@ def _line(row: str, cells: CellsByName) -> dict[str, Any] | None:
 def write_report(folder: Path, page_file: Path) -> list[Path]:
     """Write RESULTS.md, and draw the curves."""
     if not any((folder / name).is_dir() for name in SCALES):
-        raise RunError(
-            f"{folder} holds no results. Give the folder that does with --results FOLDER."
-        )
+        remedy = "Give the folder that holds them with --results FOLDER."
+        raise NoSuchRun("results in", folder, remedy=remedy)
     scales = open_scales(folder)
     page_file.write_text(results_page(scales), encoding="utf-8")
     return [page_file, *(path for scale, store in scales for path in draw_figures(scale, store))]

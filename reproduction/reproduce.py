@@ -17,7 +17,7 @@ from reproduction.records import ResultStore
 from reproduction.results import value_of
 from reproduction.scale import Scale
 from reproduction.table import Cell, cells_of
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting
 from whatwhere.learning import TrainingStopped
 
 RESULTS = Path(__file__).parent / "results"
@@ -191,9 +191,8 @@ def job_cells(
     chosen = [cell for cell in cells if only in cell.name]
     if not chosen:
         example = cells[0].name
-        raise SpecError(
-            f"--only {only!r}: no cell of {', '.join(names)} has such a name ({example!r} is one)"
-        )
+        expected = f"a part of the name of a cell of {', '.join(names)}, such as {example!r}"
+        raise InvalidSetting({"--only": only}, expected)
     # Headline cells come first, seed after seed, so that whoever stops early has one seed of each
     # before two of any.
     entries = [(cell, seed, job) for cell in chosen for seed, job in enumerate(cell.jobs)]

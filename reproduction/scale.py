@@ -10,7 +10,7 @@ from typing import Any
 
 from reproduction.jobs import DataSpec
 from whatwhere import override
-from whatwhere.errors import SpecError
+from whatwhere.errors import UnknownChoice
 from whatwhere.spec import Recipe, build
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ class Scale:
 def read_scale(name: str) -> Scale:
     """The scale of this name; every other one is given as differences from `paper`."""
     if name not in SCALES:
-        raise SpecError(f"Got scale {name!r}; expected one of {', '.join(SCALES)}")
+        raise UnknownChoice("scale", name, SCALES)
     content = [
         build(ScaleFile, data_file("scales", file)) for file in dict.fromkeys(("paper", name))
     ]

@@ -44,7 +44,7 @@ from reproduction.jobs import (
 from reproduction.results import TRAINING_MEASURES, Measure
 from reproduction.scale import Scale, data_file
 from whatwhere import override
-from whatwhere.errors import SpecError
+from whatwhere.errors import UnknownChoice
 from whatwhere.spec import Recipe, build
 
 TABLES = (
@@ -204,9 +204,7 @@ class Cell:
 def read_table(name: str) -> Table:
     """The table of this name."""
     if name not in ALL_TABLES:
-        raise SpecError(
-            f"Got table {name!r}; expected one of {', '.join(ALL_TABLES)}, all or report"
-        )
+        raise UnknownChoice("table", name, [*ALL_TABLES, "all", "report"])
     file = "paper" if name in TABLES else "best" if name in BEST else "extra"
     return build(Table, data_file("tables", file)[name])
 

@@ -2,7 +2,7 @@
 tiles.
 
     python -m benchmarks.defects.unseen defects.zip magnetic-tiles.zip [--roads roads.zip]
-        [--version NAME] [--sets …]
+        [--version NAME] [--sets …] [--features own,network]
 
 `defects.zip` has the folders `solar-mono`, `solar-poly` and `screws`, each with `good`, `bad` and,
 for screws, `masks`; `roads.zip`, which `benchmarks.defects.roads` writes, has the same for crops of
@@ -33,6 +33,7 @@ from scipy.stats import beta
 import whatwhere as ww
 from benchmarks.defects.anomaly_tiles import Picture, pixels, read_tiles
 from benchmarks.defects.tile_folds import FOLDS, auroc, folds_of, normal_pictures, region_overlap
+from whatwhere.anomaly.evidence import soft_maximum
 
 RESULTS = Path(__file__).parent / "results" / "unseen.json"
 FITTED = 90  # normal pictures
@@ -154,6 +155,7 @@ def measured(split: Split, **settings: Any) -> dict[str, Any]:
         "processor seconds of fit": round(middle - start, 1),
         "processor seconds a picture": round((end - middle) / len(found), 3),
     }
+    row |= kinds_of(odd, found)
     maps = [one.anomaly_map.numpy() for one in found]
     inside = [values > model.outline_ for values in maps]
     good = [i for i, o in zip(inside, odd, strict=True) if not o]
@@ -162,6 +164,19 @@ def measured(split: Split, **settings: Any) -> dict[str, Any]:
     if split.masks is not None:
         row |= places(split.masks, maps, inside)
     return row
+
+
+def kinds_of(odd: np.ndarray, found: Sequence[ww.anomaly.Detection]) -> dict[str, Any]:
+    """AUROC of each kind of evidence, of a score without curves, and of one in which each kind
+    counts alone."""
+    kinds = list(found[0].evidence)
+    evidence = torch.tensor([list(one.evidence.values()) for one in found]).mT
+    without = [n for n, kind in enumerate(kinds) if kind != "curves"]
+    return {
+        "kinds": {k: round(auroc(odd, e.numpy()), 4) for k, e in zip(kinds, evidence, strict=True)},
+        "image without curves": round(auroc(odd, soft_maximum(evidence[without]).numpy()), 4),
+        "image, each kind alone": round(auroc(odd, soft_maximum(evidence).numpy()), 4),
+    }
 
 
 def places(
@@ -189,8 +204,10 @@ def main() -> None:
     parser.add_argument("--version", default="now", help="the row of results")
     parser.add_argument("--roads")
     parser.add_argument("--sets", default="tiles;screws;screws, whole places;solar-mono;solar-poly")
+    parser.add_argument("--features", help="such as own,network; default: the own features")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    features = arguments.features.split(",") if arguments.features else None
     torch.set_num_threads(1)
     archive = zipfile.ZipFile(arguments.archive)
     roads = zipfile.ZipFile(arguments.roads) if arguments.roads else None
@@ -208,7 +225,7 @@ def main() -> None:
                 split = fold_of_tiles(tiles, seed)
             else:
                 split = split_set(roads if name == "roads" else archive, name, seed)
-            rows[key] = measured(split)
+            rows[key] = measured(split, features=features)
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")
             print(key, json.dumps(rows[key]), flush=True)
 

@@ -151,6 +151,23 @@ def test_errors_and_estimates_of_the_labelling_page() -> None:
             shown = shown[4:]
 
 
+def test_times_of_the_labelling_page() -> None:
+    text = (PAGES / "labelling.md").read_text(encoding="utf-8")
+    before, now, server = (
+        json.loads((RESULTS / f"first_question{name}.json").read_text())
+        for name in ("_before", "", "_server")
+    )
+    of_sets = (("fruit", "p300"), ("crops5000", "p5000"), ("crops20000", "p20000"))
+    for row, (name, count) in zip(_tables_after(text, "times"), of_sets, strict=True):
+        start, later = (server[count][when] for when in ("labels at the start", "labels then"))
+        seconds = [before[name]["processor"], now[name]["processor"]]
+        seconds += [min(one["question"] for one in server[count]["starts"])]
+        seconds += [server["seconds to import torch"]]
+        short = [later["next picture"], start["classes"], later["classes"]]
+        expected = [f"{one:.1f} s" for one in seconds]
+        assert row[1:] == expected + [f"{one['median']:.2f} s" for one in short], row[0]
+
+
 ROOT = Path(__file__).parents[2]
 RESTORED = ROOT / "benchmarks/restoration/results"
 

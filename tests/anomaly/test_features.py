@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 import whatwhere as ww
 from surfaces import scratched, surface
-from whatwhere.anomaly.features import GivenFeatures, GivenSpec, _projected
+from whatwhere.anomaly.features import GivenFeatures, GivenSpec, _projected, usual_features
 from whatwhere.anomaly.joined import Ranks, join
 from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.views import Network
+from whatwhere.views.choice import OWN
 
 
 def small_network(seed: int = 0) -> nn.Module:
@@ -241,3 +243,11 @@ def test_both_sources_count_when_scores_are_joined() -> None:
     shares = torch.tensor([[0.5, 0.1], [0.1, 0.1]])
     expected = -shares.log().mean(0)
     torch.testing.assert_close(join(ranks, scores), expected, rtol=2e-2, atol=2e-2)
+
+
+def test_the_usual_features_have_the_network_for_surfaces_where_it_is_installed() -> None:
+    large, small, signal = torch.zeros(3, 120, 100), torch.zeros(3, 60, 60), torch.zeros(1, 1, 9999)
+    joined = [OWN, "network"] if Network.is_installed() else [OWN]
+    assert usual_features(large, aligned=False) == joined
+    for picture, aligned in ((large, True), (small, False), (signal, False)):
+        assert usual_features(picture, aligned) == [OWN]

@@ -2,14 +2,20 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
 
 import whatwhere as ww
+from pages.labelled import GivenRows
+from whatwhere.data import Images
 from whatwhere.labelling.descriptions import Description
 from whatwhere.labelling.follower import Follower
+from whatwhere.labelling.page import LabelPage
 from whatwhere.labelling.session import Labelling
+from whatwhere.progress import Stage
 
 
 def made() -> tuple[Labelling, Follower, threading.RLock]:
@@ -71,3 +77,29 @@ def test_another_description_is_used_and_the_classes_follow() -> None:
     assert follower.change is not None
     assert follower.change.cause == "all pictures are described now"
     assert not follower.trouble
+
+
+def test_the_work_behind_the_page_gives_way_to_labels(tmp_path: Path) -> None:
+    images = Images(np.zeros((60, 1, 4, 4), np.uint8), None, "sixty")
+    rows = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    learn, done = threading.Event(), threading.Event()
+
+    def behind(stage: Stage) -> Iterator[Description]:
+        with stage("learning features", 2) as advance:
+            learn.wait(5)
+            advance(1)
+            done.set()
+        return iter(())
+
+    behind.weights = lambda: [1.0]
+    shown = LabelPage(lambda stage: GivenRows(images, rows), "sixty", tmp_path / "classifier")
+    shown.thread.join()
+    slow = threading.Event()
+    spread = shown.session.graph.spread
+    shown.session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]
+    threading.Thread(target=shown._describe_better, args=(behind,), daemon=True).start()
+    shown.act("label", {"rows": [3], "name": "a"})
+    learn.set()
+    assert not done.wait(0.1), "the classes do not follow yet"
+    slow.set()
+    assert done.wait(5)

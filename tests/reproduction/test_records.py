@@ -11,6 +11,7 @@ import torch
 
 from benchmarks import machine as machine_file
 from benchmarks.machine import machine
+from raising import raises
 from reproduction.baselines import KMeans, RawPixels, Scattering
 from reproduction.few_labels import FewLabels
 from reproduction.jobs import (
@@ -23,7 +24,7 @@ from reproduction.jobs import (
     first_layers,
 )
 from reproduction.naming import names_of, slug
-from reproduction.records import ResultStore, parse_job
+from reproduction.records import NoResult, OtherFiles, ResultStore, UnknownMethod, parse_job
 from reproduction.results import (
     CTrial,
     EpochRecord,
@@ -36,7 +37,6 @@ from reproduction.results import (
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import ALL_TABLES, SEEDS, cells_of
 from whatwhere.classification.protocol import Score
-from whatwhere.errors import RunError
 from whatwhere.spec import EveryEpoch, Recipe
 from whatwhere.spec.toml import override
 
@@ -148,22 +148,23 @@ def test_an_error_names_a_line_that_is_no_result(line, tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write(line)
-    with pytest.raises(RunError, match=r"results\.jsonl, line 2 is not a result"):
+    with raises(NoResult, line=2):
         store(tmp_path)
 
 
 def test_a_result_of_other_data_files_is_an_error(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     edit(tmp_path, lambda content: content["job"]["data"]["sha256"].reverse())
-    with pytest.raises(RunError, match="measured on other files"):
+    with raises(NoResult) as caught:
         store(tmp_path)
+    assert isinstance(caught.value.__cause__, OtherFiles)
 
 
 def test_an_unknown_method_is_an_error_that_names_it(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     table = json.loads((tmp_path / "results.jsonl").read_text())["job"]
     table["features"] = {"method": "magic"}
-    with pytest.raises(RunError, match="method 'magic'; expected 'model' or one of raw pixels"):
+    with raises(UnknownMethod, given="magic"):
         parse_job(table)
 
 
@@ -189,7 +190,7 @@ def test_what_was_not_recorded_is_an_error():
     trained = TrainingResult(
         history=(epoch(1, 9.0, penalty=1.0), epoch(1, 8.0)), training_seconds=2.0
     )
-    with pytest.raises(ValueError, match="no record of its penalty"):
+    with pytest.raises(ValueError, match="penalty"):
         trained.series("penalty")
 
 

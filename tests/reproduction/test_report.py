@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from safetensors import safe_open
 
+from raising import raises
 from reproduction import report
 from reproduction.claims import (
     FAILS,
@@ -39,7 +40,7 @@ from reproduction.reproduce import job_cells, open_store
 from reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
 from reproduction.table import ALL_TABLES, TABLES, Cell, Claim
 from whatwhere.classification.protocol import Score
-from whatwhere.errors import RunError
+from whatwhere.errors import NoSuchRun
 from whatwhere.model import load
 from whatwhere.model.files import FORMAT
 
@@ -133,7 +134,7 @@ def test_curves_and_histories_are_those_of_the_result_files(scale, measured):
 def test_a_folder_without_results_is_an_error_and_the_page_stays(tmp_path):
     page_file = tmp_path / "RESULTS.md"
     page_file.write_text("as it was")
-    with pytest.raises(RunError, match="holds no results"):
+    with raises(NoSuchRun, path=str(tmp_path / "typo")):
         write_report(tmp_path / "typo", page_file)
     assert page_file.read_text() == "as it was"
 

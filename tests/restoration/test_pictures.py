@@ -273,7 +273,7 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
         (denoise, folder, None, folder, "this command reads it"),
         (denoise, folder.parent / "deep.png", None, out / "a.jpg", "cannot hold"),
         (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG would change"),
-        (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "has 1 mask of"),
+        (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "1 mask of"),
         (
             inpaint,
             folder / "0.png",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NAMED = 5  # pictures in a sentence
 EXPECTED = 0.01  # share of pictures with a defect, if nobody says otherwise
+_USUAL = "usual"  # the word for the usual features
 _UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
 
 
@@ -66,7 +67,7 @@ def fit(
     cost: float = 100.0,
     expected: str | None = None,
     mask: str | None = None,
-    features: str = "own",
+    features: str = _USUAL,
     tolerate: str | None = None,
     settings: Settings,
     overwrite: bool = False,
@@ -96,7 +97,9 @@ def fit(
     mask    the region of interest: a picture that is white where pixels count, for all pictures, or
             a folder with one for each. alpha: transparent pixels of the pictures do not count
     features  which features to compare, with commas: own (learned from the pictures), colour,
-              edges, network (pip install whatwhere[network]), or ONNX files. Several are joined
+              edges, network (pip install whatwhere[network]), or ONNX files. Several are joined.
+              usual: own and, if it is installed, network; own alone for small pictures and with
+              --aligned
     tolerate  changes that must not raise alarms: degrees, pixels and pixels, such as
               rotation=2,shift=4,blur=1. Learning takes three times as long. A table says how many
               false alarms changes raise
@@ -424,7 +427,7 @@ def odd(
     detector: Path | None = None,
     expected: str | None = None,
     mask: str | None = None,
-    features: str = "own",
+    features: str = _USUAL,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -493,16 +496,19 @@ def fitted(
     spec: AnomalySpec,
     source: "PictureList",
     stages: "Stages",
-    features: str = "own",
+    features: str = _USUAL,
     tolerate: str | None = None,
 ) -> "AnomalyDetector":
     """Make a detector with these settings, fitted to the pictures of a source."""
     from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.features import usual_features
     from whatwhere.anomaly.likeness import TooAlike
     from whatwhere.anomaly.tolerance import Tolerance
 
     parameters = dict(vars(spec))
     words = [word.strip() for word in features.split(",")]
+    if words == [_USUAL]:
+        words = usual_features(source.read(0), spec.aligned) if len(source) else ["own"]
     detector = AnomalyDetector(
         features=None if words == ["own"] else words,
         random_state=parameters.pop("seed"),

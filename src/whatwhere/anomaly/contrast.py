@@ -61,10 +61,13 @@ def _log_contrast(picture: Tensor, darkest: float) -> float:
     """Return the logarithm of the mean difference of known pixels from those around them, relative
     to the brightness."""
     known = picture.isfinite().all(0)
-    values = picture.where(known, 0.0)[None]
-    around = F.avg_pool2d(values, 3, 1, 1, count_include_pad=False)[0]
-    share = F.avg_pool2d(known[None].float(), 3, 1, 1, count_include_pad=False)[0]
-    difference = (picture - around / share.clamp_min(_CONTRAST.none))[:, known].abs().mean()
+    values = picture if known.all() else picture.where(known, 0.0)
+    around = F.avg_pool2d(values[None], 3, 1, 1, count_include_pad=False)[0]
+    if not known.all():
+        share = F.avg_pool2d(known[None].float(), 3, 1, 1, count_include_pad=False)[0]
+        around = (around / share.clamp_min(_CONTRAST.none))[:, known]
+        values = picture[:, known]
+    difference = around.sub_(values).abs_().mean()
     return math.log(
         float(difference) / max(brightness(picture), _CONTRAST.dim * darkest, _CONTRAST.none)
         + _CONTRAST.none

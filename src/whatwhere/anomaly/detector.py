@@ -418,6 +418,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         with_them = choose_threshold(self.normal_scores_, self.false_alarms, self._trimmed())
         return OddPictures(numbers, names, others, with_them)
 
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features that pictures are compared by: "own" for the detector's."""
+        check_is_fitted(self, "threshold_")
+        extracts = [scorer.extract for scorer in self.scorers_]
+        return [one.name if isinstance(one, GivenFeatures) else OWN for one in extracts]
+
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """Yield the findings in each picture; they depend neither on the other pictures nor on the
         number of threads."""

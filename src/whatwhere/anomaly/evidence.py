@@ -554,7 +554,7 @@ def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
     return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
-def counted(evidence: Tensor, kinds: Kinds) -> Tensor:
+def what_counts(evidence: Tensor, kinds: Kinds) -> Tensor:
     """Return the evidence that counts in a score, [j, ...], of all kinds [k, ...]: of kinds of one
     sort, the larger. Curves count by what exceeds `EvidenceSpec.usual_curve`."""
     by_name = dict(zip(kinds, evidence, strict=True))

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.anomaly.filters import FILL, Cells, Search
+from whatwhere.anomaly.pictures import is_large
 from whatwhere.errors import RunError, SpecError
 from whatwhere.nn.feature_maps import FeatureMaps, feature_maps, name_of
 from whatwhere.ops.input_stage import lowpass
@@ -117,6 +118,17 @@ def features_of(word: str) -> FeatureMaps:
     if not isinstance(view, MapView):
         raise SpecError(f"The features {word!r} have no places; expected a view with maps.")
     return view
+
+
+def usual_features(picture: Tensor, aligned: bool) -> list[str]:
+    """Return the names of the features that commands use unless somebody chooses others: the
+    detector's own, joined with those of the network where it is installed. Pictures like this one
+    [C, H, W] that are small, signals, or aligned objects are compared by the own features alone.
+
+    Joined features were better than the own ones in all ten splits of five sets that were measured
+    (`docs/results/defects.md`)."""
+    joined = Network.is_installed() and is_large(picture) and not aligned
+    return [OWN, "network"] if joined else [OWN]
 
 
 def are_known(words: Sequence[str]) -> bool:

@@ -242,7 +242,7 @@ class Filters:
         """Return the cells of a surface from its planes [C, H, W]."""
         cell = self.search.cell
         seen = self.kernels.shape[1]
-        found = self.responses_by_cell(planes)
+        found = self.responses_by_cell(planes, known)
         light = mean_pool(planes, cell)
         energy = torch.cat([found.sizes.add(QUIET).log(), light[:seen]])
         colour = light[seen:]
@@ -264,7 +264,7 @@ class Filters:
         """Side of a cell at each scale."""
         return [self.search.cell // scale for scale in self.search.scales]
 
-    def responses_by_cell(self, planes: Tensor, strip: int = 2**18) -> "_ByCell":
+    def responses_by_cell(self, planes: Tensor, known: Tensor, strip: int = 2**18) -> "_ByCell":
         """Return what is kept of the responses. A large picture is seen in strips of about `strip`
         pixels, because its responses would need twenty times its memory."""
         height, width = planes.shape[1:]
@@ -275,12 +275,13 @@ class Filters:
         halo = cell * -(-(SIDE // 2 * max(self.search.scales) + nearby) // cell)
         rows = max(cell * (strip // width // cell), 2 * halo)
         if self.for_signals or height < 2 * rows:
-            return self.by_cell(planes)
+            return self.by_cell(planes, known)
         found = []
         tops = range(0, height - rows + 1, rows)
         for top, bottom in zip(tops, [*tops[1:], height], strict=True):
             above = min(top, halo)
-            part = self.by_cell(planes[:, top - above : bottom + halo])
+            near = slice(top - above, bottom + halo)
+            part = self.by_cell(planes[:, near], known[near])
             extent = bottom - top if bottom < height else height
             found.append(part.rows_between(above, above + extent, cell, self.search.scales[0]))
         return _ByCell(
@@ -290,22 +291,29 @@ class Filters:
             torch.cat([part.curves for part in found], 1),
         )
 
-    def by_cell(self, planes: Tensor) -> "_ByCell":
-        """Return what is kept of the responses to planes [C, H, W]."""
+    def by_cell(self, planes: Tensor, known: Tensor) -> "_ByCell":
+        """Return what is kept of the responses to planes [C, H, W], known at [H, W]."""
         responses = self.responses(planes)
         by_scale = list(zip(responses, self.sides, strict=True))
         sizes = [mean_pool(r.abs(), side) for r, side in by_scale]
         peaks = [peak for r, side in by_scale for peak in (max_pool(r, side), -min_pool(r, side))]
         detail = _detail_of(responses[0], self.search.reach * self.sides[0])
-        return _ByCell(torch.cat(sizes), torch.cat(peaks), detail, self.curves(planes))
+        return _ByCell(torch.cat(sizes), torch.cat(peaks), detail, self.curves(planes, known))
 
-    def curves(self, planes: Tensor) -> Tensor:
-        """Return the largest sums along dark curves in each cell, by direction, [K, rows,
-        columns]."""
+    def curves(self, planes: Tensor, known: Tensor) -> Tensor:
+        """Return the largest sums along dark curves in each cell, by direction, [K, rows, columns].
+        The border of a gap is no curve: responses near unknown pixels do not count."""
         if not self.strokes.numel():
             return planes.new_empty(0, 0, 0)
-        plane = shrink(planes[:1], self.search.scales[0])
+        scale = self.search.scales[0]
+        plane = shrink(planes[:1], scale)
         bright = F.conv2d(padded(plane, self.strokes.shape[1:]), self.strokes[:, None])[0]
+        if not known.all():
+            gaps = max_pool((~known)[None].float(), scale)
+            near = F.max_pool2d(
+                F.max_pool2d(gaps, (SIDE, 1), 1, (SIDE // 2, 0)), (1, SIDE), 1, (0, SIDE // 2)
+            )
+            bright = bright * (near == 0)
         return largest_sums(-bright, self.sides[0])
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
@@ -348,9 +356,9 @@ def _detail_of(responses: Tensor, reach: int) -> Tensor:
         count_include_pad=False,
     )
     size = smooth.clamp_min(QUIET).log()
-    reaches = (reach * rows, reach)
-    nearby = F.pad(size, [reach, reach, *(2 * reaches[:1])], value=-torch.inf)
-    return (size - F.max_pool2d(nearby, [2 * r + 1 for r in reaches], 1))[0]
+    # rows, then columns: far faster than squares
+    nearby = F.max_pool2d(size, (2 * reach * rows + 1, 1), 1, (reach * rows, 0))
+    return (size - F.max_pool2d(nearby, (1, 2 * reach + 1), 1, (0, reach)))[0]
 
 
 def learn_filters(

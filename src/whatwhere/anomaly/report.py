@@ -30,8 +30,9 @@ from whatwhere.anomaly.page import (
 )
 from whatwhere.anomaly.pictures import PictureList
 from whatwhere.commands.outputs import Stages, write
-from whatwhere.errors import plural, printable
+from whatwhere.errors import listed, plural, printable
 from whatwhere.html import png
+from whatwhere.views.choice import OWN
 
 _OTHER_KIND = (
     "Almost all of these pictures are less normal than every picture that the detector learned"
@@ -46,15 +47,19 @@ def learned_from(model: AnomalyDetector) -> str:
     seen = model.sample_.seen
     kept = len(model.sample_.kept)
     fitted = len(model.fitted_)
+    given = [name for name in model.feature_names if name != OWN]
+    features = f" by its own features and {listed(given)}" if given else ""
+    if OWN not in model.feature_names:
+        features = f" by the features {listed(given)}"
     if fitted == seen:
-        return f"learned from {plural(seen, 'normal picture')}"
+        return f"learned from {plural(seen, 'normal picture')}{features}"
     sampled = ""
     if kept < seen:
         sampled = f"; it kept a random sample of {kept:,} (setting `memory`)"
     without = ""
     if fitted < kept:
         without = f" and left out the {kept - fitted:,} least normal"
-    return f"learned from {fitted:,} of {plural(seen, 'picture')}{sampled}{without}"
+    return f"learned from {fitted:,} of {plural(seen, 'picture')}{sampled}{without}{features}"
 
 
 def report_files(out: Path) -> list[Path]:

@@ -24,7 +24,6 @@ from whatwhere.anomaly.evidence import (
     ExpectedEvidence,
     Kinds,
     NormalSurface,
-    counted,
     evidence_of_places,
     in_units,
     learn_surface,
@@ -33,6 +32,7 @@ from whatwhere.anomaly.evidence import (
     summarise,
     surface_of,
     units_of,
+    what_counts,
 )
 from whatwhere.anomaly.features import GivenFeatures
 from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, Cells, Filters
@@ -117,7 +117,7 @@ class Scorer:
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
         evidence, maps = _evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
-        score = float(soft_maximum(counted(evidence, self.kinds)))
+        score = float(soft_maximum(what_counts(evidence, self.kinds)))
         pixels = self.by_pixel(maps, cells, picture.shape[1:], score)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
         return _Scored(score, by_kind, pixels, self.side(cells, picture))
@@ -189,11 +189,11 @@ def learn_scorer(
         aligned=aligned,
     )
     by_kind = in_units(excess, units)
-    scores = soft_maximum(counted(by_kind.mT, kinds))
+    scores = soft_maximum(what_counts(by_kind.mT, kinds))
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
         # Identical pictures: folds with fewer copies do not represent all of them.
         one = _evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
-        scores = scores.clamp_min(float(soft_maximum(counted(in_units(one, units), kinds))))
+        scores = scores.clamp_min(float(soft_maximum(what_counts(in_units(one, units), kinds))))
     pixels = []
     peaks = []
     parts = zip(found, cells, pictures, scores.tolist(), strict=True)

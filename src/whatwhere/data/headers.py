@@ -55,7 +55,7 @@ def _png_shape(begin: bytes, stream: BinaryIO) -> tuple[int, int, int] | None:
     if depth > 8 or colours not in _PNG_COLOURS:
         return None
     place = len(_PNG)
-    while True:
+    for _ in range(100_000):  # a file of more chunks is left to decoding
         stream.seek(place)
         chunk = stream.read(8)
         if len(chunk) < 8 or chunk[4:] in _PNG_OTHER:
@@ -64,6 +64,7 @@ def _png_shape(begin: bytes, stream: BinaryIO) -> tuple[int, int, int] | None:
             is_whole = len(stream.read(4)) == 4
             return (_PNG_COLOURS[colours], height, width) if is_whole else None
         place += 12 + int.from_bytes(chunk[:4], "big")
+    return None
 
 
 def _jpeg_shape(stream: BinaryIO) -> tuple[int, int, int] | None:

@@ -124,6 +124,7 @@ class Labelling:
         stage: Stage = no_stage,
     ) -> None:
         self.file = None if labels is None else Path(labels)
+        self._stage = stage
         table = None if self.file is None else LabelFile(self.file)
         self.images: Images | None = None
         if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
@@ -138,12 +139,11 @@ class Labelling:
             count = len(self.images)
             how = invariant_to or Distortions()
             options = options or Execution(device="cpu")
-            description = self._described(self.images, features, run, how, options, first, stage)
+            description = self._described(self.images, features, run, how, options, first)
         if count < 2:
             raise ImageError(f"Got {plural(count, 'picture')}; expected at least two.")
         self.labels = Labels(*_names(self.images, count), table)
         self._class_prior = class_prior
-        self._stage = stage
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
         self.use(description)
@@ -178,8 +178,8 @@ class Labelling:
         how: Distortions,
         options: Execution,
         first: int | None,
-        stage: Stage,
     ) -> Description:
+        stage = self._stage
         if features is None and run is None:
             features = [OWN, *usual_views()]
         if isinstance(features, str) or not isinstance(features, Sequence | None):

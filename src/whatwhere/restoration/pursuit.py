@@ -148,7 +148,9 @@ def solve(chosen: Chosen, count: int) -> None:
 @jit
 def subtract(chosen: Chosen, gram: Array, count: int, products: Array, rest: Array) -> None:
     """What is left of the products with all atoms."""
-    rest[:] = products
+    # a slice would be copied by a function that counts arrays
+    for m in range(len(rest)):
+        rest[m] = products[m]
     for i in range(count):
         atom = gram[chosen.atoms[i]]
         value = chosen.solution[i]

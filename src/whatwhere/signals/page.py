@@ -51,9 +51,10 @@ def recording_page(
 ) -> str:
     """Return the page of the events of the first signal.
 
-    model    of the waveforms
-    signals  the recording
-    events   its events, whose samples are those of `signals`
+    model     of the waveforms
+    signals   the recording
+    events    its events, at samples of `signals`
+    settings  the limits and the rules of the page; None means `PageSettings()`
 
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> noise = ww.data.load(np.random.default_rng(0).normal(size=5000), signals=True)

@@ -1,6 +1,6 @@
 """Draw the strip of the README: a folder, its map, three labels of each kind, a sorted folder.
 
-    PYTHONPATH=. python docs/strip_picture.py CELLS
+    PYTHONPATH=. python docs/strip_pictures.py CELLS
 
 CELLS has a sub-folder for each kind of blood cell (the BCCD data set, MIT licence). 60 of each
 kind are mixed; three of each kind, drawn once, get a label.
