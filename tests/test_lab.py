@@ -15,6 +15,7 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
+    "benchmarks/defects/unseen.py": "compares evidence of our own, of a network and of both",
     "benchmarks/house/decodings.py": "it counts calls of the functions that decode",
     "benchmarks/labels/any_folder_rows.py": "describes pictures as `label` does",
     "benchmarks/labels/any_folder_test.py": "describes pictures as `label` does",
@@ -39,6 +40,7 @@ EXCEPTIONS = {
     "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
     "benchmarks/restoration/camera_noise.py": "learns the classifier of cameras from its features",
     "benchmarks/restoration/camera_shares.py": "measures what the classifier of cameras removes",
+    "benchmarks/restoration/scales.py": "compares weights of the two scales",
     "benchmarks/restoration/colour.py": "another rule for the length of filters",
     "benchmarks/restoration/denoiser_colour.py": "trains on planes as the denoiser restores them",
     "benchmarks/signals/recordings.py": "the choices that training makes from a recording",
