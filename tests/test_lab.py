@@ -43,8 +43,6 @@ EXCEPTIONS = {
     "benchmarks/restoration/scales.py": "compares weights of the two scales",
     "benchmarks/restoration/colour.py": "another rule for the length of filters",
     "benchmarks/restoration/denoiser_colour.py": "trains on planes as the denoiser restores them",
-    "benchmarks/restoration/scales.py": "tries other shares of two scales",
-    "benchmarks/defects/unseen.py": "scores pictures by other kinds of maximum",
     "benchmarks/signals/recordings.py": "the choices that training makes from a recording",
     "benchmarks/signals/signals_peers.py": "starts both programs at the same pieces of the signals",
     "benchmarks/speed/cpu_parts.py": "times the parts of the CPU engine",
