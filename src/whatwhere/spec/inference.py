@@ -155,7 +155,7 @@ class InferenceSpec(Checked):
     100.0
     >>> ww.InferenceSpec(lam=-1)
     Traceback (most recent call last):
-    whatwhere.errors.SpecError: Got lam = -1.0; expected a number above 0.
+    whatwhere.errors.InvalidSetting: Got lam = -1.0; expected a number above 0.
     """
 
     lam: Positive | AutoLam = 5.0
