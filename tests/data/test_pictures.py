@@ -12,7 +12,14 @@ from PIL import Image
 
 from raising import Containing, raises
 from whatwhere.data import load, load_groups
-from whatwhere.data.pictures import decode, find_pages, kept_open, picture_names, read_extras
+from whatwhere.data.pictures import (
+    decode,
+    find_pages,
+    kept_open,
+    picture_names,
+    read_extras,
+    usable_formats,
+)
 from whatwhere.errors import UnusableImageFile
 
 
@@ -157,6 +164,17 @@ def test_sixteen_bits_are_divided_by_the_bits_that_they_use(
             else [f"16-bit pixels that use only {bits} bits. Using {white} as white."]
         )
         assert [str(warning.message).split(" has ", 1)[1] for warning in caught] == expected
+
+
+def test_a_pillow_without_a_format_reads_the_others(tmp_path: Path) -> None:
+    """Pillow reads AVIF since 11.3, and its build may leave out others."""
+    Image.new("L", (4, 3)).save(tmp_path / "a.ppm")
+    Image.init()
+    without = {name: opener for name, opener in Image.OPEN.items() if name != "AVIF"}
+    usable_formats.cache_clear()
+    with patch.dict(Image.OPEN, without, clear=True):
+        assert load(tmp_path).shape == (1, 3, 4)
+    usable_formats.cache_clear()
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".avif", ".jp2", ".ppm", ".pgm"])

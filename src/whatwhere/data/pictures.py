@@ -561,7 +561,7 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
     try:
-        picture = image.open(stream, formats=_formats(image))
+        picture = image.open(stream, formats=usable_formats(image))
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -575,7 +575,7 @@ def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Excepti
 
 
 @cache
-def _formats(image: ModuleType) -> tuple[str, ...]:
+def usable_formats(image: ModuleType) -> tuple[str, ...]:
     """Return the formats that this Pillow reads: older ones have no AVIF. Registers the plugin for
     HEIC files, if it is installed."""
     image.init()
