@@ -153,7 +153,7 @@ def _leftover_stem(path: Path) -> str:
     return f".{path.name[:40]}-"
 
 
-def _remove_dead_leftovers(paths: list[Path], results: Path | None) -> None:
+def remove_dead_leftovers(paths: list[Path], results: Path | None = None) -> None:
     """Remove temporary files that killed processes left of these files, and any that they left in
     these folders if those are of results. Living processes lock theirs."""
     stems: dict[Path, set[str]] = {} if results is None else {results: set()}
@@ -498,7 +498,7 @@ def claim(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
             " it with --overwrite (in Python: overwrite=True).",
         )
-    _remove_dead_leftovers(paths, folder)
+    remove_dead_leftovers(paths, folder)
 
 
 def input_files(*sources: str | Path | None) -> list[Path]:

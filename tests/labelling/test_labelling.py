@@ -2,6 +2,7 @@
 written."""
 
 import csv
+import fcntl
 import os
 import resource
 from concurrent.futures import ThreadPoolExecutor
@@ -591,3 +592,23 @@ def test_a_session_says_what_it_holds() -> None:
     pictures = ww.Labelling(digits, features="edges")
     pictures.label({3: "a", 4: "b"})
     assert pictures._repr_html_().count("<img ") == 2
+
+
+def test_temporary_files_of_a_killed_session_are_removed_and_those_of_others_stay(
+    tmp_path: Path,
+) -> None:
+    """A session that was killed while it wrote leaves such a file; a living one locks its own."""
+    dead = [
+        tmp_path / ".labels.csv-0123456789abcdef.part",
+        tmp_path / ".predictions.csv-0123456789abcdef.part",
+    ]
+    foreign = tmp_path / ".notes.csv-0123456789abcdef.part"
+    living = tmp_path / ".labels.csv-fedcba9876543210.part"
+    for file in (*dead, foreign, living):
+        file.write_text("half a tab")
+    with living.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ww.Labelling(np.eye(6, dtype=np.float32), labels=tmp_path / "labels.csv")
+    assert not any(file.exists() for file in dead)
+    assert foreign.exists()
+    assert living.exists()

@@ -13,6 +13,7 @@ from whatwhere.files import (
     locked,
     open_regular,
     read_results,
+    remove_dead_leftovers,
     write_atomic,
 )
 from whatwhere.labelling.label_tables import (
@@ -41,6 +42,7 @@ class LabelFile:
                     " of this name. Choose another name, such as labels.csv."
                 )
         check_predictions(self.predictions)
+        remove_dead_leftovers([self.path, self.predictions])
 
     def read(self) -> dict[str, str]:
         """Return the classes by the names of pictures; none if there is no such file."""
