@@ -51,6 +51,7 @@ from whatwhere.anomaly.threshold import (
     choose_threshold,
     expected_recall,
     far_above,
+    pictures_alike,
 )
 from whatwhere.anomaly.tolerance import TRIED, AlarmsAfter, Change, Tolerance
 from whatwhere.engines.threads import workers
@@ -71,7 +72,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 10"
+FORMAT = "whatwhere anomaly detector 11"
 FEATURES = "photographs"  # the model whose first layer has the features
 _MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
 Progress = Callable[[int], None]
@@ -415,7 +416,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         numbers = tuple(self.fitted_[far].tolist())
         names = tuple(self.sample_.names[number] for number in numbers)
         others = len(self.normal_scores_) - len(far)
-        with_them = choose_threshold(self.normal_scores_, self.false_alarms, self._trimmed())
+        with_them = self._threshold_of(self.normal_scores_)
         return OddPictures(numbers, names, others, with_them)
 
     @property
@@ -675,9 +676,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return learn_filters(pictures, features, search, self.aligned, advance)
 
     def _threshold(self) -> Threshold:
-        counted = self._counted_scores()
+        return self._threshold_of(self._counted_scores())
+
+    def _threshold_of(self, counted: np.ndarray) -> Threshold:
+        """Return the threshold that these of the scores of the normal pictures give."""
         trimmed = self._trimmed() + len(self.normal_scores_) - len(counted)
-        return choose_threshold(counted, self._spec().false_alarms, trimmed)
+        alike = pictures_alike(self.normal_scores_)
+        return choose_threshold(counted, self._spec().false_alarms, trimmed, alike)
 
     def _trimmed(self) -> int:
         """Count the pictures that were left out of the fit."""

@@ -32,29 +32,50 @@ from torch import Tensor
 
 from whatwhere.anomaly.filters import QUIET, Cells, around
 
-Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
-SURFACE = {
-    "spots": (1.0, 1.0),
-    "curves": (1.0, 1.0),
-    "texture": (0.99, 1.0),
-    "neighbours": (0.9, 1.0),
-    "rows": (1.0, 1.0),
-    "columns": (1.0, 1.0),
-    "whole": (1.0, 1.0),
-}
-SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
-COLOUR = {"colour": (0.99, 0.5)}  # next to the others, for pictures in colour
-RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
-FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
-"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
-it counts. The more all of them count, the more the largest alone decides.
-"""
 
-_COUNTED_WITH = {"curves": "spots", "columns": "rows"}
-"""Kinds of one sort, of which only the larger counts in a score: each further kind makes normal
-pictures odder by chance.
-"""
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of evidence.
+
+    quantile  of the cells of a picture that is its evidence
+    weight    how much a unit counts, in a map too. The more all kinds count, the more the largest
+              alone decides
+    in_score  how much the evidence counts in the score of a picture
+    usual     evidence that does not count there
+    sort      of kinds of one sort, only the larger counts in a score, because each further kind
+              makes normal pictures odder by chance; empty for a sort of its own
+    """
+
+    quantile: float = 1.0
+    weight: float = 1.0
+    in_score: float = 1.0
+    usual: float = 0.0
+    sort: str = ""
+
+
+Kinds = dict[str, Kind]
+SURFACE = {
+    "spots": Kind(sort="marks"),
+    "curves": Kind(sort="marks", in_score=1.25, usual=0.5),
+    "texture": Kind(quantile=0.99, in_score=0.75),
+    "neighbours": Kind(quantile=0.9, in_score=1.25),
+    "rows": Kind(sort="bands"),
+    "columns": Kind(sort="bands"),
+    "whole": Kind(in_score=0.75),
+}
+"""The kinds of evidence of surfaces. What they count in a score was chosen on tiles and roads, and
+confirmed on cracks, solar cells and ball screws (`docs/results/trials.md`)."""
+SMALL_SURFACE = {  # there is no room for bands
+    "spots": Kind(weight=0.5),
+    "texture": Kind(quantile=0.9, weight=0.5),
+}
+# next to the others, for pictures in colour
+COLOUR = {"colour": Kind(quantile=0.99, weight=0.5)}
+RECORDING = {"spots": Kind(weight=0.5), "texture": Kind(weight=0.5)}
+# for features of a user
+FEATURES = {"texture": Kind(quantile=0.99), "neighbours": Kind(quantile=0.99)}
 
 _LOCAL = {
     "spots": 2.0,
@@ -112,8 +133,6 @@ class EvidenceSpec:
     queries         places that are compared at a time, so that memory is bounded
     groups          groups in which the smallest of many values are searched
     directions      directions in which the surfaces of normal pictures differ most
-    usual_curve     units: evidence of curves that does not count. Chosen on tiles, which it costs
-                    0.001 of their AUROC, and roads, which gain 0.04
     """
 
     temperature: float = 1.0
@@ -126,7 +145,6 @@ class EvidenceSpec:
     queries: int = 128
     groups: int = 400
     directions: int = 4
-    usual_curve: float = 0.5
 
 
 _EVIDENCE = EvidenceSpec()
@@ -555,15 +573,14 @@ def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
 
 
 def what_counts(evidence: Tensor, kinds: Kinds) -> Tensor:
-    """Return the evidence that counts in a score, [j, ...], of all kinds [k, ...]: of kinds of one
-    sort, the larger. Curves count by what exceeds `EvidenceSpec.usual_curve`."""
-    by_name = dict(zip(kinds, evidence, strict=True))
-    if "curves" in by_name:
-        by_name["curves"] = by_name["curves"] - _EVIDENCE.usual_curve
-    for kind, other in _COUNTED_WITH.items():
-        if kind in by_name:
-            by_name[other] = torch.maximum(by_name[other], by_name.pop(kind))
-    return torch.stack(list(by_name.values()))
+    """Return what the evidence of all kinds [k, ...] counts in a score, by sort, [j, ...]."""
+    by_sort = dict[str, Tensor]()
+    for (name, kind), values in zip(kinds.items(), evidence, strict=True):
+        sort = kind.sort or name
+        counted = kind.in_score * values - kind.usual
+        others = by_sort.get(sort)
+        by_sort[sort] = counted if others is None else torch.maximum(others, counted)
+    return torch.stack(list(by_sort.values()))
 
 
 def soft_maximum(evidence: Tensor) -> Tensor:
@@ -706,7 +723,7 @@ def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
     """Return the units of evidence [N, k] of normal pictures: what is subtracted, and what it is
     divided by, [2, k]."""
     median, spread = _median_and_spread(evidence)
-    return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
+    return torch.stack([median, spread / torch.tensor([kind.weight for kind in kinds.values()])])
 
 
 def in_units(evidence: Tensor, units: Tensor) -> Tensor:

@@ -321,7 +321,7 @@ def _evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tenso
     units."""
     found = normal.maps(cells)
     maps = torch.stack([found[kind] for kind in kinds])
-    return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
+    return summarise(maps, cells, [kind.quantile for kind in kinds.values()]), maps
 
 
 def _cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
