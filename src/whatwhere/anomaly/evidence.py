@@ -130,7 +130,7 @@ class EvidenceSpec:
     bank            normal places that others are compared with
     edge_pictures   pictures whose places tell what is usual near a border
     edge_places     places of these pictures, at each distance from the border
-    queries         places that are compared at a time, so that memory is bounded
+    queries         places that are compared at a time, so that their distances fit into a cache
     groups          groups in which the smallest of many values are searched
     directions      directions in which the surfaces of normal pictures differ most
     """
@@ -142,7 +142,7 @@ class EvidenceSpec:
     bank: int = 6000
     edge_pictures: int = 64
     edge_places: int = 1000
-    queries: int = 128
+    queries: int = 64
     groups: int = 400
     directions: int = 4
 
@@ -353,9 +353,12 @@ class _NormalPlaces:
             lengths = lengths.where(others, torch.inf)
             count = int(others.sum())
         found = []
+        # One buffer for all: to allocate one for each part takes longer than to compute it.
+        buffer = lengths.new_empty(_EVIDENCE.queries, len(lengths))
         for x in self.distribution.whiten(descriptions).split(_EVIDENCE.queries, 1):
             # the squared distances less |x|²
-            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
+            without_x = buffer[: x.shape[1]]
+            torch.addmm(lengths, x.mT, self.bank, alpha=-2, out=without_x)
             nearest = _smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
         return _log_distance(torch.cat(found))
