@@ -51,6 +51,10 @@ class NormalObject:
     usual: Tensor
     size: Tensor
 
+    def on(self, device: torch.device) -> "NormalObject":
+        """Return itself: objects are compared on the CPU, with few pictures at each place."""
+        return self
+
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape

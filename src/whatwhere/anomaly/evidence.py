@@ -115,6 +115,7 @@ class MapSpec:
 
 
 _USUAL_MAP = MapSpec()
+_CPU = torch.device("cpu")
 LEAST = 0.1  # the smallest spread of evidence and of energies that is used
 
 
@@ -316,7 +317,7 @@ def _learn_regression(pictures: Sequence[Cells], total: _NeighbourMoments) -> _R
 class _NormalPlaces:
     """Descriptions of normal places: their distribution, and a bank of whitened ones.
 
-    bank     [D, M]
+    bank     [D, M], on the device that compares places with it
     nearest  number of them that a place is compared with
     """
 
@@ -340,28 +341,34 @@ class _NormalPlaces:
         bank = distribution.whiten(torch.cat(list(descriptions), 1)[:, chosen])
         return cls(distribution, bank, nearest)
 
+    def on(self, device: torch.device) -> "_NormalPlaces":
+        """Return the same places, with their bank on a device."""
+        return replace(self, bank=self.bank.to(device))
+
     def log_nearest_distance(self, descriptions: Tensor, others: Tensor | None = None) -> Tensor:
         """Return the logarithm of the squared distance from the nearest normal places, of
         descriptions [D, n]: [n].
 
         others  [M]: the places of the bank that count, if there are any
         """
+        device = self.bank.device
         lengths = self.bank.square().sum(0)
         count = len(lengths)
         if others is not None and others.any():
             # a place that is infinitely far is never among the nearest ones
-            lengths = lengths.where(others, torch.inf)
+            lengths = lengths.where(others.to(device), torch.inf)
             count = int(others.sum())
         found = []
         # One buffer for all: to allocate one for each part takes longer than to compute it.
         buffer = lengths.new_empty(_EVIDENCE.queries, len(lengths))
-        for x in self.distribution.whiten(descriptions).split(_EVIDENCE.queries, 1):
+        whitened = self.distribution.whiten(descriptions).to(device)
+        for x in whitened.split(_EVIDENCE.queries, 1):
             # the squared distances less |x|²
             without_x = buffer[: x.shape[1]]
             torch.addmm(lengths, x.mT, self.bank, alpha=-2, out=without_x)
             nearest = _smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
-        return _log_distance(torch.cat(found))
+        return _log_distance(torch.cat(found).to(descriptions.device))
 
 
 @dataclass(frozen=True)
@@ -392,6 +399,10 @@ class NormalSurface:
     colour: _NormalPlaces
     curves: Tensor
     neighbours: _Regression = field(default_factory=_no_regression)
+
+    def on(self, device: torch.device) -> "NormalSurface":
+        """Return the same surfaces, which compare places on a device."""
+        return replace(self, texture=self.texture.on(device), colour=self.colour.on(device))
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""
@@ -425,7 +436,8 @@ class NormalSurface:
         number = row * cells.known.shape[1] + column
         texture = self.texture
         whitened = texture.distribution.whiten(_texture_of(cells)[:, number, None])
-        return self.places[:, (texture.bank - whitened).square().sum(0).argsort()]
+        squares = (texture.bank - whitened.to(texture.bank.device)).square().sum(0)
+        return self.places[:, squares.argsort().cpu()]
 
 
 def _smallest(values: Tensor, count: int) -> Tensor:
@@ -450,8 +462,10 @@ def learn_surface(
     seed: int,
     each: Each = map,
     moments: _NeighbourMoments | None = None,
+    device: torch.device = _CPU,
 ) -> NormalSurface:
-    """Return what these pictures are like. `moments` are theirs, if the caller has them already."""
+    """Return what these pictures are like. `moments` are theirs, if the caller has them already;
+    `device` is the one that compares places."""
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
     textures = [_texture_of(cells) for cells in pictures]
@@ -473,7 +487,7 @@ def learn_surface(
         columns=Gaussian.of([_band_differences(_profile(cells, 1)) for cells in pictures]),
         whole=Gaussian.of([_mean_energy(cells) for cells in pictures]),
         colour=_NormalPlaces.of(colours, known, chosen, search.nearest),
-    )
+    ).on(device)
     some = _edge_sample(pictures)
     shown = [textures[number][:, at] for number, at in some.items()]
     of_others = [places[0] != number for number in some]

@@ -26,6 +26,7 @@ class ThresholdSpec(Checked):
                 half without the quarter that odd pictures may be in
     apart       share of the pictures: those that are further apart in the given order are
                 independent of each other
+    few_alike   pictures that count as one, from which on this is said
     """
 
     confidence: Annotated[float, Within(0, 1, above=True, below=True)] = 0.95
@@ -35,6 +36,7 @@ class ThresholdSpec(Checked):
     tail_from: Annotated[float, Within(0, 1)] = 0.5
     tail_to: Annotated[float, Within(0, 1)] = 0.75
     apart: Annotated[float, Within(0, 1)] = 0.25
+    few_alike: Positive = 2.0
 
 
 USUAL = ThresholdSpec()
