@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import whatwhere as ww
 from surfaces import scratched, surface
-from whatwhere.anomaly.evidence import evidence_of_places, surface_of
+from whatwhere.anomaly.evidence import Kind, evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
 from whatwhere.anomaly.likeness import TooAlike, UnlikeLearned
 from whatwhere.anomaly.pictures import MemorySpec, open_pictures
@@ -57,7 +57,7 @@ def test_the_outline_lies_on_the_scratch(fitted: ww.AnomalyDetector) -> None:
 
 def test_wide_evidence_alone_marks_no_place() -> None:
     """Rows that are odd as a whole count up to a limit; what is odd at a place stands out."""
-    kinds = {"spots": (1.0, 1.0), "rows": (1.0, 1.0), "whole": (1.0, 1.0)}
+    kinds = dict.fromkeys(["spots", "rows", "whole"], Kind())
     by_kind = torch.zeros(3, 4, 5)
     by_kind[1, 2] = by_kind[2] = 20.0
     by_kind[0, 3, 3] = 6.0
