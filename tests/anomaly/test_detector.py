@@ -554,6 +554,8 @@ def test_scores_do_not_depend_on_the_batch_or_the_threads() -> None:
         torch.set_num_threads(3)  # before it was one
         again = ww.AnomalyDetector().fit(surface(10))
         np.testing.assert_array_equal(again.score_samples(pictures), expected)
+        # threads share the places of a single picture
+        np.testing.assert_array_equal(again.score_samples(pictures[:1]), expected[:1])
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
