@@ -116,7 +116,7 @@ class SparseCode2d(UnrolledInference):
     @property
     def model(self) -> DeconvNet:
         """The model with the filters as they are used; gradients flow to the parameters."""
-        raw = DeconvNet.from_parts(self.model_spec, [*self.filters], self.connectivity)
+        raw = DeconvNet.from_parts(self.model_spec, list(self.filters), self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
