@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
-PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
+PIP_FLAGS := --constraint .ci/newest.txt $(if $(CI),--constraint .ci/no-cuda.txt)
 
 .PHONY: suite collect demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
