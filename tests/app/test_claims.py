@@ -188,6 +188,34 @@ def test_decoded_pictures_do_not_replace_those_of_somebody_else(
     assert file.read_bytes() == b"mine"
 
 
+def test_two_results_never_have_the_same_file(place: Place, tmp_path: Path) -> None:
+    """However it is called. The second would replace the first."""
+    table, picture = tmp_path / "e.csv", tmp_path / "a.png"
+    again = tmp_path.parent / tmp_path.name / ".." / tmp_path.name
+    lines = [
+        ("events", (place.recording, place.waveforms, "--out", OUT, "--quality", again / "e.csv")),
+        ("events", (place.recording, place.waveforms, "--out", OUT, "--page", table)),
+        ("denoise", (place.picture, "--out", OUT, "--keep-noise", again / "a.png")),
+    ]
+    for name, words in lines:
+        ended = run(name, words, table if name == "events" else picture)
+        assert isinstance(ended.exception, CannotWrite), ended.output
+        assert ended.exception.reason == "twice"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_of_a_recording_is_replaced(place: Place, tmp_path: Path) -> None:
+    """Neither the header nor the form of its samples."""
+    np.zeros(400, "<i2").tofile(tmp_path / "raw.dat")
+    form = '{"dtype": "int16", "channels": 1, "rate": 1000}'
+    (tmp_path / "raw.json").write_text(form)
+    words = (tmp_path / "raw.dat", place.waveforms, "--overwrite", "--out", OUT)
+    ended = run("events", words, tmp_path / "raw.json")
+    assert isinstance(ended.exception, CannotWrite), ended.output
+    assert ended.exception.reason == "read"
+    assert (tmp_path / "raw.json").read_text() == form
+
+
 def test_a_model_does_not_replace_another_file(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_bytes(b"mine")
     model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))

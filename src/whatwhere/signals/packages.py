@@ -119,6 +119,14 @@ def read_dat(path: Path, name: str) -> Signals:
     return _signals_of(whole.T, name).counted().with_rate(rate)
 
 
+def read_along(path: Path) -> list[Path]:
+    """Return the header and the samples, or the form, that are beside a file of samples."""
+    if path.suffix.lower() not in (".dat", ".bin", ".hea"):
+        return []
+    beside = (path.with_suffix(suffix) for suffix in (".hea", ".dat", ".json"))
+    return [file for file in beside if file != path and file.exists()]
+
+
 def read_wfdb(path: Path, name: str) -> Signals:
     """Return a record of WFDB, in its units."""
     try:
