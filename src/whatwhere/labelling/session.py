@@ -421,7 +421,7 @@ class Labelling:
         """
         classifier = self.classifier()
         claim([Path(path)], self._own_files, overwrite=overwrite)
-        classifier.save(path)
+        classifier.save(path, overwrite=overwrite)
 
     def export(
         self, path: str | os.PathLike[str], *, links: bool = False, overwrite: bool = False

@@ -138,7 +138,8 @@ def denoise(
             )
         from whatwhere.commands.outputs import claim
 
-        claim(filter(None, files), pictures, out, overwrite=overwrite)
+        results = [] if pictures.is_dir() else [out]
+        claim([*filter(None, files), *results], pictures, overwrite=overwrite)
     given: Noise = read_noise_text(noise)
     if alike:
         from whatwhere.restoration.pictures import noise_of_all
