@@ -29,7 +29,7 @@ def say(session: Labelling, follower: Follower, lock: threading.RLock, labels: d
     with lock:
         session.labels.say(labels)
         follower.labels_changed()
-        follower.wait()
+        follower.settle()
 
 
 def test_classes_follow_labels_and_what_changed_is_counted() -> None:
@@ -50,8 +50,8 @@ def test_classes_follow_labels_and_what_changed_is_counted() -> None:
 def test_a_label_does_not_wait_for_classes() -> None:
     session, follower, lock = made()
     slow = threading.Event()
-    spread = session.graph.spread
-    session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]  # type: ignore[method-assign]
+    follow = session.graph.follow
+    session.graph.follow = lambda said: (slow.wait(5), follow(said))[1]  # type: ignore[method-assign]
     start = time.monotonic()
     for row in (0, 20, 40):
         with lock:
@@ -72,7 +72,7 @@ def test_another_description_is_used_and_the_classes_follow() -> None:
     rows[:, 0] = torch.arange(60)  # b and a lie next to each other now, not apart
     follower.offer(Description("colour", rows))
     with lock:
-        follower.wait()
+        follower.settle()
     assert session.description.name == "colour"
     assert follower.change is not None
     assert follower.change.cause == "all pictures are described now"
@@ -95,8 +95,8 @@ def test_the_work_behind_the_page_gives_way_to_labels(tmp_path: Path) -> None:
     shown = LabelPage(lambda stage: GivenRows(images, rows), "sixty", tmp_path / "classifier")
     shown.thread.join()
     slow = threading.Event()
-    spread = shown.session.graph.spread
-    shown.session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]
+    follow = shown.session.graph.follow
+    shown.session.graph.follow = lambda said: (slow.wait(5), follow(said))[1]
     threading.Thread(target=shown._describe_better, args=(behind,), daemon=True).start()
     shown.act("label", {"rows": [3], "name": "a"})
     learn.set()

@@ -25,7 +25,7 @@ from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import EvenClassesWarning, ImageError, MissingExtra, SpecError, warn
-from whatwhere.progress import Stage, no_stage
+from whatwhere.progress import Stage, no_op, no_stage
 from whatwhere.spec.checks import require_count
 
 try:
@@ -176,6 +176,30 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def refit(self, y: ArrayLike) -> "GraphClassifier":
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
+        return self.weigh(y).follow(y)
+
+    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> "GraphClassifier":
+        """Weigh the views by labels (n,), which takes most of the time of `refit`. The classes do
+        not follow yet.
+
+        pause : called between views; it may call `follow`
+        """
+        classes, rows, labels = self._labelled(y)
+        if self.view_graphs_ is not None and len(classes) > 1:
+            self._use(self.view_graphs_.weighed(rows, labels, len(classes), pause))
+        return self
+
+    def follow(self, y: ArrayLike) -> "GraphClassifier":
+        """Spread other labels (n,) over the graph with the weights that its views have."""
+        self.classes_, rows, labels = self._labelled(y)
+        spread = self._spread(rows, labels, self._shares())
+        self.label_distributions_ = spread.cpu().numpy()
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
+        return self
+
+    def _labelled(self, y: ArrayLike) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Return the classes, the labelled rows [m], and the numbers of their classes [m]."""
         y = np.asarray(y)
         labelled = ~_is_unlabelled(y)
         if not labelled.any():
@@ -188,17 +212,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         with warnings.catch_warnings():  # one label a class is no sign of a regression
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(known)
-        self.classes_, labels = np.unique(known, return_inverse=True)
+        classes, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
-        classes = torch.from_numpy(labels).to(device)
-        if self.view_graphs_ is not None and len(self.classes_) > 1:
-            self._use(self.view_graphs_.weighed(rows, classes, len(self.classes_)))
-        spread = self._spread(rows, classes, self._shares())
-        self.label_distributions_ = spread.cpu().numpy()
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
-        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
-        return self
+        return classes, rows, torch.from_numpy(labels).to(device)
 
     def _use(self, joined: Joined) -> None:
         """Spread labels over the joined graph of several views."""

@@ -1,7 +1,7 @@
 """The graph of the pictures of a session: labels spread along it, and trust is averaged over it."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.errors import ImageError
 from whatwhere.labelling.label_tables import NOT_SURE
 from whatwhere.labelling.map_places import map_places
-from whatwhere.progress import Stage, no_stage
+from whatwhere.progress import Stage, no_op, no_stage
 
 _LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
 
@@ -50,6 +50,13 @@ class WalkSettings:
     steps: int = 60
 
 
+class _Last(NamedTuple):
+    """The labels that were spread last, and their result."""
+
+    labels: dict[int, str]
+    spread: Spread
+
+
 class Neighbourhood:
     """Rows that describe pictures, each connected to its nearest neighbours.
 
@@ -77,7 +84,8 @@ class Neighbourhood:
         self.classifier = GraphClassifier(class_prior=class_prior, views=views, stage=stage)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
         self._places: np.ndarray | None = None
-        self._last: tuple[dict[int, str], Spread] | None = None
+        self._last: _Last | None = None
+        self._weighed: dict[int, str] = {}
         self._unit: torch.Tensor | None = None
         self._take_graph()
 
@@ -90,6 +98,7 @@ class Neighbourhood:
         self.parts = self.classifier.parts_.cpu().numpy()
         self._degrees = np.asarray(self.matrix.sum(1)).ravel()
         self._unit = None  # follows the weights of the views
+        self._last = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -107,16 +116,35 @@ class Neighbourhood:
         return self._places
 
     def spread(self, said: Mapping[int, str]) -> Spread:
-        """Spread labels to all pictures.
+        """Weigh the views by labels, and spread the labels to all pictures."""
+        self.weigh(said)
+        return self.follow(said)
+
+    def weigh(self, said: Mapping[int, str], pause: Callable[[], object] = no_op) -> None:
+        """Weigh the views by labels, which takes longer than to spread them. Nothing is done if
+        they were weighed by the same labels last.
+
+        pause  called between views; it may call `follow`
+        """
+        labels = _classes_of(said)
+        if labels == self._weighed or len(set(labels.values())) < 2:
+            return
+        self.classifier.weigh(self._targets(labels), pause)
+        self._weighed = labels
+        if self.classifier.graph_ is not self._graph:
+            self._take_graph()
+
+    def follow(self, said: Mapping[int, str]) -> Spread:
+        """Spread labels to all pictures, with the weights that the views have.
 
         A single class says nothing about other pictures: their probabilities are 0. The last result
         is kept, because an election between graphs asks for it again.
         """
-        labels = {row: name for row, name in said.items() if name != NOT_SURE}
-        if self._last is not None and self._last[0] == labels:
-            return self._last[1]
+        labels = _classes_of(said)
+        if self._last is not None and self._last.labels == labels:
+            return self._last.spread
         spread = self._spread(labels)
-        self._last = labels, spread
+        self._last = _Last(labels, spread)
         return spread
 
     def _spread(self, labels: Mapping[int, str]) -> Spread:
@@ -125,19 +153,21 @@ class Neighbourhood:
         if len(classes) == 1:
             result[list(labels)] = 1
         elif labels:
-            y = np.full(len(self), UNLABELLED, dtype=object)
-            for row, name in labels.items():
-                y[row] = name
             # Parts of the graph without a label are what suggestions look for.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                self.classifier.refit(y)
-            if self.classifier.graph_ is not self._graph:
-                self._take_graph()
+                self.classifier.follow(self._targets(labels))
             result[:, np.searchsorted(classes, self.classifier.classes_)] = (
                 self.classifier.label_distributions_
             )
         return Spread(classes, result)
+
+    def _targets(self, labels: Mapping[int, str]) -> np.ndarray:
+        """Return labels for the classifier, [N]."""
+        y = np.full(len(self), UNLABELLED, dtype=object)
+        for row, name in labels.items():
+            y[row] = name
+        return y
 
     def known(self, rows: Sequence[int]) -> np.ndarray:
         """Return the share of walks from every picture that meet one of these rows before they end,
@@ -173,6 +203,11 @@ class Neighbourhood:
             unit = torch.nn.functional.normalize(rows, dim=1)
             self._unit = unit
         return unit
+
+
+def _classes_of(said: Mapping[int, str]) -> dict[int, str]:
+    """Return the labels that are classes."""
+    return {row: name for row, name in said.items() if name != NOT_SURE}
 
 
 def checked_rows(rows: np.ndarray | torch.Tensor, largest_value: float = 1e15) -> torch.Tensor:

@@ -6,7 +6,7 @@ pictures (`descriptions`), the graph that labels spread along (`neighbourhood`),
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -237,10 +237,14 @@ class Labelling:
         self.spread = self.spread_of(self.labels.said)
         self.write_predictions(self.labels.said)
 
-    def spread_of(self, said: Mapping[int, str]) -> Spread:
+    def spread_of(self, said: Mapping[int, str], *, weigh: bool = True) -> Spread:
         """Return the classes of all pictures that follow from some labels. Pictures that are not
-        described yet have no class, unless a person gave it."""
-        classes, shares = self.graph.spread(self._described_of(said))
+        described yet have no class, unless a person gave it.
+
+        weigh  weigh the views by these labels first, which takes most of the time
+        """
+        labels = self._described_of(said)
+        classes, shares = self.graph.spread(labels) if weigh else self.graph.follow(labels)
         all_classes = tuple(sorted({name for name in said.values() if name != NOT_SURE}))
         result = np.zeros((len(self.names), len(all_classes)))
         columns = np.searchsorted(all_classes, classes)
@@ -324,11 +328,16 @@ class Labelling:
         """Return the pictures that are worth labelling next, the first most of all."""
         return [self.keys[row] for row in self.suggested_rows(count)]
 
-    def suggested_rows(self, count: int = 12) -> list[int]:
-        """Return the same by their numbers."""
+    def suggested_rows(
+        self, count: int = 12, goes_on: Callable[[], bool] = lambda: True
+    ) -> list[int]:
+        """Return the same by their numbers.
+
+        goes_on  tells before each picture whether more are wanted
+        """
         said = self._described_of(self.said)
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
-        chosen = self.at[suggested_rows(self.graph, shares, said, count)].tolist()
+        chosen = self.at[suggested_rows(self.graph, shares, said, count, goes_on)].tolist()
         self.labels.prompted |= set(chosen)
         return chosen
 
@@ -389,6 +398,15 @@ class Labelling:
         found = [int(self.at[one]) for one, _ in near]
         self.labels.prompted |= set(found)
         return found
+
+    def weigh(self, said: Mapping[int, str], pause: Callable[[], object]) -> bool:
+        """Weigh the views by labels; returns whether their graph is another one.
+
+        pause  called between views
+        """
+        before = self.graph.matrix
+        self.graph.weigh(self._described_of(said), pause)
+        return self.graph.matrix is not before
 
     def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
         """Labels of described pictures, by their places among these."""
