@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ MOMENT = 0.2  # seconds in which a person in a hurry sees the next picture and p
 class Components:
     """Stands for the describer of learned features; nothing new is described here."""
 
-    columns = {"learned": COMPONENTS}
+    columns: ClassVar[dict[str, int]] = {"learned": COMPONENTS}
     why = "The rows are principal components."
 
     def __call__(self, images: object, progress: object = None) -> torch.Tensor:

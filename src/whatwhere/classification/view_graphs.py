@@ -89,6 +89,7 @@ class ViewGraphs:
             how = self.weighting.stability
             stable = None
             if how.is_measured(len(of_view), classes, held_out):
+                pause()
                 stable = stability(view, of_view, classes, len(rows), how)
             evidence.append(ViewEvidence(scores.found, held_out, agreement, stable))
         pause()

@@ -176,10 +176,12 @@ class Follower:
         self._wake.notify_all()
 
     def _pause(self) -> None:
-        """Let classes and suggestions follow newer labels, if there are any."""
+        """Let the classes follow newer labels, if there are any; suggestions only if few are
+        left."""
         while self.is_behind:
             self._follow()
-            self._suggest()
+            if len(self.tray()) < self.tray_settings.fewest:
+                self._suggest()
 
     def _follow(self) -> None:
         """Let the classes follow the labels that are there now."""
@@ -187,7 +189,7 @@ class Follower:
             labelled = self._counts.labelled
             said = dict(self.session.said)
         try:
-            spread = self.session.spread_of(said, weigh=False)
+            spread = self.session.follow(said, quick=True)
             with self._lock:
                 self._publish(spread, said)
         finally:  # what fails once is not tried again and again
@@ -209,23 +211,22 @@ class Follower:
     def _catch_up(self, asked: int) -> None:
         """Do what may be late."""
         said = self._now.said
-        if self.session.weigh(said, self._pause):
-            self._refine()
+        self.session.weigh(said, self._pause)
+        self._refine()
         self._elect(said)
         self.suspects = self.session.suspects()
         if self._counts.asked == asked:
             self.session.write_predictions(self._now.said)
 
     def _refine(self, cause: str = "") -> None:
-        """Let classes and suggestions follow another graph.
+        """Let classes and suggestions follow all that the labels say.
 
-        cause  what changed it, if that is not the labels
+        cause  what else changed the classes
         """
         said = self._now.said
-        spread = self.session.spread_of(said, weigh=False)
+        spread = self.session.follow(said)
         with self._lock:
             self._publish(spread, said, cause)
-            self._on_news()
         self._suggest()
 
     def _publish(self, spread: Spread, said: dict[int, str], cause: str = "") -> None:

@@ -55,6 +55,7 @@ class _Last(NamedTuple):
 
     labels: dict[int, str]
     spread: Spread
+    was_quick: bool
 
 
 class Neighbourhood:
@@ -124,7 +125,7 @@ class Neighbourhood:
         """Weigh the views by labels, which takes longer than to spread them. Nothing is done if
         they were weighed by the same labels last.
 
-        pause  called between views; it may call `follow`
+        pause  called often; it may call `follow`
         """
         labels = _classes_of(said)
         if labels == self._weighed or len(set(labels.values())) < 2:
@@ -134,20 +135,35 @@ class Neighbourhood:
         if self.classifier.graph_ is not self._graph:
             self._take_graph()
 
-    def follow(self, said: Mapping[int, str]) -> Spread:
+    def prepare(self, said: Mapping[int, str], pause: Callable[[], object]) -> None:
+        """Compute in advance what `follow` needs of these labels, so that it then takes little time
+        for one more.
+
+        pause  called often; it may call `follow`
+        """
+        graph = self.classifier.row_graph_
+        if graph is not None:
+            graph.potentials.prepare(
+                torch.tensor(sorted(_classes_of(said)), dtype=torch.long), pause
+            )
+
+    def follow(self, said: Mapping[int, str], *, quick: bool = False) -> Spread:
         """Spread labels to all pictures, with the weights that the views have.
 
         A single class says nothing about other pictures: their probabilities are 0. The last result
         is kept, because an election between graphs asks for it again.
+
+        quick  as for `GraphClassifier.follow`
         """
         labels = _classes_of(said)
-        if self._last is not None and self._last.labels == labels:
-            return self._last.spread
-        spread = self._spread(labels)
-        self._last = _Last(labels, spread)
+        last = self._last
+        if last is not None and last.labels == labels and (quick or not last.was_quick):
+            return last.spread
+        spread = self._spread(labels, quick)
+        self._last = _Last(labels, spread, quick)
         return spread
 
-    def _spread(self, labels: Mapping[int, str]) -> Spread:
+    def _spread(self, labels: Mapping[int, str], quick: bool) -> Spread:
         classes = tuple(sorted(set(labels.values())))
         result = np.zeros((len(self), len(classes)))
         if len(classes) == 1:
@@ -156,7 +172,7 @@ class Neighbourhood:
             # Parts of the graph without a label are what suggestions look for.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                self.classifier.follow(self._targets(labels))
+                self.classifier.follow(self._targets(labels), quick=quick)
             result[:, np.searchsorted(classes, self.classifier.classes_)] = (
                 self.classifier.label_distributions_
             )

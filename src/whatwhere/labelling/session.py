@@ -237,14 +237,21 @@ class Labelling:
         self.spread = self.spread_of(self.labels.said)
         self.write_predictions(self.labels.said)
 
-    def spread_of(self, said: Mapping[int, str], *, weigh: bool = True) -> Spread:
+    def spread_of(self, said: Mapping[int, str]) -> Spread:
         """Return the classes of all pictures that follow from some labels. Pictures that are not
-        described yet have no class, unless a person gave it.
+        described yet have no class, unless a person gave it."""
+        return self._of_all(said, self.graph.spread(self._described_of(said)))
 
-        weigh  weigh the views by these labels first, which takes most of the time
+    def follow(self, said: Mapping[int, str], *, quick: bool = False) -> Spread:
+        """Return the same with the weights that the views have.
+
+        quick  leave out what takes long, as `GraphClassifier.follow` does
         """
-        labels = self._described_of(said)
-        classes, shares = self.graph.spread(labels) if weigh else self.graph.follow(labels)
+        return self._of_all(said, self.graph.follow(self._described_of(said), quick=quick))
+
+    def _of_all(self, said: Mapping[int, str], described: Spread) -> Spread:
+        """Return the classes of all pictures from those of the described ones."""
+        classes, shares = described
         all_classes = tuple(sorted({name for name in said.values() if name != NOT_SURE}))
         result = np.zeros((len(self.names), len(all_classes)))
         columns = np.searchsorted(all_classes, classes)
@@ -399,14 +406,14 @@ class Labelling:
         self.labels.prompted |= set(found)
         return found
 
-    def weigh(self, said: Mapping[int, str], pause: Callable[[], object]) -> bool:
-        """Weigh the views by labels; returns whether their graph is another one.
+    def weigh(self, said: Mapping[int, str], pause: Callable[[], object]) -> None:
+        """Weigh the views by labels, and prepare for labels to come.
 
-        pause  called between views
+        pause  called often; it may call `follow` for newer labels
         """
-        before = self.graph.matrix
-        self.graph.weigh(self._described_of(said), pause)
-        return self.graph.matrix is not before
+        labels = self._described_of(said)
+        self.graph.weigh(labels, pause)
+        self.graph.prepare(labels, pause)
 
     def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
         """Labels of described pictures, by their places among these."""
