@@ -42,8 +42,9 @@ WATCH = """() => {
         const row = picture.dataset.row;
         const look = () => {
             const isOther = picture.dataset.row !== row;
-            if (!isOther || !picture.complete || !picture.naturalWidth) return requestAnimationFrame(look);
-            requestAnimationFrame(() => painted.push(performance.now() - event.timeStamp));
+            const isThere = isOther && picture.complete && picture.naturalWidth > 0;
+            const note = () => painted.push(performance.now() - event.timeStamp);
+            requestAnimationFrame(isThere ? note : look);
         };
         requestAnimationFrame(look);
     }, true);
