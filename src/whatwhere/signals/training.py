@@ -12,7 +12,7 @@ from whatwhere.learning.defaults import DEFAULT_RULES, Defaults, RecordingOption
 from whatwhere.model import DeconvNet
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import WINDOW, Signals, cut_windows, training_windows
-from whatwhere.signals.rises import choose_rise
+from whatwhere.signals.rises import choose_rise, sudden_decays
 from whatwhere.signals.settings import RecordingSettings, choose_settings
 from whatwhere.spec import InputSpec, ModelSpec
 from whatwhere.spec.checks import require
@@ -68,6 +68,10 @@ def _chosen(signals: Signals, options: RecordingOptions, seed: int) -> Recording
         time = getattr(options, kind)
         if time is not None:
             return choose_rise(signals, kind, samples_of(time, signals.rate, kind))
+    if options.waveforms is None and options.length is None:
+        span = sudden_decays(signals)
+        if span is not None:
+            return choose_rise(signals, "rise", span)
     length = None if options.length is None else samples_of(options.length, signals.rate)
     return choose_settings(signals, options.waveforms, length, seed)
 
