@@ -30,6 +30,7 @@ from whatwhere.model.events import (
     set_peaks,
 )
 from whatwhere.model.sized import LayerPlaces, SizedModel
+from whatwhere.signals.local import Part, parts_of, without_doubles
 from whatwhere.signals.noise import NoiseSettings, waveform_noise
 from whatwhere.signals.onsets import change_of_power
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
@@ -193,7 +194,7 @@ def tile_count(model: DeconvNet, signals: Signals) -> int:
     """Return how many tiles `iter_events` reads, for progress."""
     overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     grid = TileGrid.of(model.spec, 1, signals.shape[2], _SETTINGS.tile, overlap)
-    return len(signals) * len(grid.tiles)
+    return len(signals) * len(grid.tiles) * max(1, len(parts_of(model)))
 
 
 def noise_of(model: DeconvNet, signals: Signals) -> np.ndarray:
@@ -241,34 +242,71 @@ def iter_events(
     settings = settings.for_stage(model.spec.input)
     if spec is None:
         spec = settings.inference(InferenceSpec(lam=AutoLam(deviations=settings.lam_deviations)))
-    overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     waveforms = model.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()
+    parts = parts_of(model)
+    rate = recording.rate if isinstance(recording, Signals) else None
     for row, picture in enumerate(pictures_of(recording, model.spec)):
-        channels, _, samples = picture.shape
-        if channels != model.spec.channels or samples == 0:
-            expected = plural(model.spec.channels, "channel")
-            raise ImageError(
-                f"Got a recording of {plural(channels, 'channel')}, {plural(samples, 'sample')}"
-                f" long; expected {expected}, as the model has, and at least one sample."
-            )
-        grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        limits = limits_of(model, picture, grid, spec, smallest, settings)
-        inferred = infer_latents(model, picture, grid, spec, plan, engine=engine)
-        found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
-        counted = _counted(found, progress)
-        for events in _in_rhythm(counted, model, settings.rhythm, on_rhythm):
+        _check_picture(picture, model)
+        search = _Search(spec, tuple(plan), smallest, tile, engine, settings, progress, on_rhythm)
+        whole = None if parts else search.tables(model, picture)
+        for events in whole or [search.of_parts(model, parts, picture)]:
             events["signal"] = row
-            rate = recording.rate if isinstance(recording, Signals) else None
-            if rate is not None:
+            if isinstance(recording, Signals) and rate is not None:
                 events["seconds"] = recording.start + events["sample"] / rate
             if isinstance(recording, Signals) and model.spec.input.kind != "louder":  # decibels
                 events["peak"] *= recording.full_scale
             set_onsets(events, waveforms, rate)
             if model.spec.input.kind in RISES:
                 _set_rises(events, picture, model.spec.input)
-                if rate is not None:
+                if isinstance(recording, Signals) and rate is not None:
                     events["onset_seconds"] = recording.start + events["onset"] / rate
             yield events
+
+
+def _check_picture(picture: Picture, model: DeconvNet) -> None:
+    channels, _, samples = picture.shape
+    if channels != model.spec.channels or samples == 0:
+        expected = plural(model.spec.channels, "channel")
+        raise ImageError(
+            f"Got a recording of {plural(channels, 'channel')}, {plural(samples, 'sample')}"
+            f" long; expected {expected}, as the model has, and at least one sample."
+        )
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How the events of a recording are found: the arguments of `iter_events`."""
+
+    spec: InferenceSpec
+    plan: tuple[Phase, ...]
+    threshold: "Threshold | None"
+    tile: int
+    engine: str
+    settings: EventSettings
+    progress: Callable[[int], None] | None
+    on_rhythm: Callable[[Rhythm], None] | None
+
+    def tables(self, model: DeconvNet, picture: Picture) -> Iterator[Events]:
+        """Yield the events of a recording, tile by tile."""
+        samples = picture.shape[2]
+        settings = self.settings
+        overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+        grid = TileGrid.of(model.spec, 1, samples, self.tile, overlap)
+        limits = limits_of(model, picture, grid, self.spec, self.threshold, settings)
+        inferred = infer_latents(model, picture, grid, self.spec, self.plan, engine=self.engine)
+        found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
+        counted = _counted(found, self.progress)
+        return _in_rhythm(counted, model, settings.rhythm, self.on_rhythm)
+
+    def of_parts(self, model: DeconvNet, parts: list[Part], picture: Picture) -> Events:
+        """Return the events of a model whose waveforms are local, group by group. Units fire at any
+        time, so no rhythm decides."""
+        search = replace(self, settings=replace(self.settings, rhythm=None))
+        found = []
+        for part in parts:
+            events = join_events(list(search.tables(part.model, part.of(picture))))
+            found.append(part.in_whole(events))
+        return without_doubles(join_events(found), model)
 
 
 def _set_rises(events: Events, picture: Picture, stage: InputSpec) -> None:
