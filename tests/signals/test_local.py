@@ -104,7 +104,7 @@ def test_the_parts_of_a_model_are_the_channels_of_its_waveforms() -> None:
     parts = parts_of(local_model())
     assert sorted(part.channels.tolist() for part in parts) == [[0, 1, 2], [3, 4, 5]]
     for part in parts:
-        assert part.own.all() and len(part.own) == 2
+        assert part.own.tolist() == [True, True]
     assert parts_of(ww.DeconvNet(ww.ModelSpec.signals(maps=4, length=16, channels=6))) == []
 
 

@@ -31,7 +31,7 @@ from whatwhere.model.events import (
 )
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.local import Part, parts_of, without_doubles
-from whatwhere.signals.noise import NoiseSettings, waveform_noise
+from whatwhere.signals.noise import NoiseSettings, QuietLevels, waveform_noise
 from whatwhere.signals.onsets import change_of_power
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
@@ -67,6 +67,8 @@ class EventSettings:
     rise_decibels       that a recording becomes louder at least: the noise of seismograms changes
                         by up to 6
     least               height of an event at its peak, in units after the input stage
+    bursts              whether events in a burst of noise, such as that of a muscle, must exceed
+                        the noise of the burst
     """
 
     tile: int = 4096
@@ -83,6 +85,7 @@ class EventSettings:
     rise_deviations: float = 3.5
     rise_decibels: float = 8.0
     least: float = 0.0
+    bursts: bool = True
 
     def for_stage(self, stage: InputSpec) -> "EventSettings":
         """Return the settings for what an input stage keeps.
@@ -99,6 +102,7 @@ class EventSettings:
             least=self.rise_decibels if stage.kind == "louder" else self.least,
             noise=replace(self.noise, far_less=0.0, mostly=1.0),
             rhythm=None,
+            bursts=False,
         )
 
     def inference(self, spec: InferenceSpec) -> InferenceSpec:
@@ -383,6 +387,7 @@ class _BothLimits(NamedTuple):
 
     events: Limits | None
     candidates: Limits | None
+    quiet: QuietLevels | None = None
 
 
 def limits_of(
@@ -420,7 +425,8 @@ def limits_of(
     weak = None
     if rhythm is not None and model.spec.depth == 1:
         weak = limits(rhythm.deviations, rhythm.deviations, rhythm.share)
-    return _BothLimits(limits(deviations, settings.deviations, share), weak)
+    quiet = noise.quiet if settings.bursts and not noise.covers else None
+    return _BothLimits(limits(deviations, settings.deviations, share), weak, quiet)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
@@ -453,9 +459,12 @@ def _candidates_of(
     columns = inferred.window.columns
     sized = model.at(1, columns.stop - columns.start)
     stretch = stretch_of(sized, inferred)
+    louder = None if limits.quiet is None else noise_in(stretch, limits.quiet)
     tables = []
-    for least in limits if limits.candidates is not None else limits[:1]:
+    for least in limits[:2] if limits.candidates is not None else limits[:1]:
         events = _tile_events(events_of(sized, inferred.latents), model, stretch, least, settings)
+        if louder is not None:
+            events = chosen_rows(events, are_louder(events, stretch, least, louder))
         events["sample"] += columns.start
         tables.append(events_of_core(events, model, inferred, samples))
     return _TileEvents(tables[0], tables[1] if len(tables) > 1 else None)
@@ -576,6 +585,32 @@ def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -
     large = np.abs(events["amplitude"]) >= least.amplitude[number]
     large &= events["explained"] >= least.share
     large &= visible_share(events, stretch) >= visible
+    return large | ~of_signal
+
+
+def noise_in(stretch: Stretch, quiet: QuietLevels) -> np.ndarray | None:
+    """Return by how much the noise that each waveform finds around each sample of a tile exceeds
+    that of the recording, [B, T]; None for a tile without a burst of noise."""
+    v = torch.from_numpy(np.where(stretch.seen > 0, stretch.signal, np.nan)).float()
+    louder = quiet.louder(v[:, stretch.frame : v.shape[1] - stretch.frame])
+    if louder is None:
+        return None
+    power = (stretch.f**2).sum(2) * quiet.deviations[:, 0].double().numpy() ** 2  # [B, C]
+    share = power / power.sum(1, keepdims=True).clip(1e-300)
+    found: np.ndarray = (share @ louder.double().numpy() ** 2) ** 0.5
+    return found
+
+
+def are_louder(
+    events: Events, stretch: Stretch, least: Limits | None, louder: np.ndarray
+) -> np.ndarray:
+    """Tell which events exceed the limits in the noise around them [B, T]."""
+    of_signal = events["layer"] == 1
+    if least is None:
+        return np.ones(len(events), bool)
+    number = np.where(of_signal, events["waveform"], 0)
+    at = np.rint(events["sample"]).astype(int).clip(0, louder.shape[1] - 1)
+    large = np.abs(events["amplitude"]) >= least.amplitude[number] * louder[number, at]
     return large | ~of_signal
 
 
