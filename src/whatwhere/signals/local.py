@@ -39,7 +39,6 @@ from whatwhere.signals.settings import (
     shown_length,
 )
 from whatwhere.signals.waveforms import (
-    Pieces,
     Waveforms,
     WaveformSettings,
     find_waveforms,
@@ -51,7 +50,7 @@ from whatwhere.spec import InputSpec
 class LocalSettings:
     """How waveforms of a probe are found, and their events.
 
-    pieces   of a group, that are clustered, at most: a core has fewer units than a tetrode
+    pieces   of a group, that are clustered, at most: a group has fewer units than a tetrode
     clear    channels that show the length of the events: those where they stand out most
     alike    correlation from which waveforms of two groups are one, if their sizes are alike
     size     ratio of the sizes of two such waveforms, at most
@@ -61,7 +60,7 @@ class LocalSettings:
     near     samples between two such events, at most
     """
 
-    pieces: int = 4000
+    pieces: int = 6000
     clear: int = 4
     alike: float = 0.9
     size: float = 1.5
@@ -103,9 +102,10 @@ def choose_on_probe(
     found = []
     for group in groups_of(places):
         part = channels_of(signals, group.seen)
-        pieces = _of_core(read_pieces(part, stage, extent, seen.least, None, how, choice), group)
+        pieces = read_pieces(part, stage, extent, seen.least, None, how, choice)
         if len(pieces.at) >= how.clusters.fewest:
-            found.append((group, find_waveforms(pieces, None, seed, how)))
+            waveforms = find_waveforms(pieces, None, seed, how)
+            found.append((group, _of_core(waveforms, pieces.deviations, group)))
     shapes, sizes, counts = _without_copies(found, len(places), settings)
     if not len(shapes):
         raise NoEvents(signals.name, 0)
@@ -128,13 +128,14 @@ def channels_of(signals: Signals, channels: np.ndarray) -> Signals:
     return replace(signals, pixels=own, channel_names=chosen)
 
 
-def _of_core(pieces: Pieces, group: Group) -> Pieces:
-    """Return the pieces whose largest value is on a channel of the core."""
-    middle = slice(pieces.margin, pieces.values.shape[2] - pieces.margin)
-    strength = (pieces.values / pieces.deviations).abs()[:, :, middle].amax(2)
-    is_core = torch.from_numpy(np.isin(group.seen, group.core))
-    own = is_core[strength.argmax(1)]
-    return pieces._replace(values=pieces.values[own], at=pieces.at[own])
+def _of_core(found: Waveforms, deviations: Tensor, group: Group) -> Waveforms:
+    """Return the waveforms whose largest value, in deviations of the noise, is on a channel of the
+    core: the others are another group's."""
+    strongest = (found.shapes / deviations).abs().amax(2).argmax(1)
+    own = np.isin(group.seen, group.core)[strongest.numpy()]
+    counts = [count for count, is_own in zip(found.counts, own, strict=True) if is_own]
+    chosen = torch.from_numpy(own)
+    return found._replace(shapes=found.shapes[chosen], sizes=found.sizes[chosen], counts=counts)
 
 
 class _Kept(NamedTuple):
