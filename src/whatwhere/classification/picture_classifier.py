@@ -354,6 +354,7 @@ def describe_pictures(
     elif kept is not None and is_finished(kept):
         trained = read_run(kept)
     else:
+        settings.change(choose_defaults(images).recipe)  # a wrong setting is found before the work
         trained = learn(images, kept, options, stage)
     trained = replace(trained, recipe=settings.change(trained.recipe))
     model = trained.model.to(choose_device(options.device, options.engine))
