@@ -26,7 +26,7 @@ from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.target import ImageSource, make_target
+from whatwhere.inference.target import ImageSource, in_model_units, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.problem import Problem, lam_of
@@ -226,7 +226,7 @@ def distill(
     cost alone gives features that are less useful to a classifier.
 
     unrolled  the steps, which are changed in place
-    images    a tensor [N, C, H, W], or images that are read batch by batch
+    images    pictures as `infer` takes them, such as a tensor [N, C, H, W]
     spec      how long and how fast to learn, and how closely to follow the teacher
     teacher   settings of the plain steps to imitate; None takes 50 steps of a line search
     engine    engine of the teacher
@@ -241,6 +241,7 @@ def distill(
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
         raise InvalidSetting({"unrolled": unrolled}, "an UnrolledInference(model, steps=…)")
+    images = in_model_units(unrolled.model.spec, images)
     if len(images) == 0:
         raise EmptySet
     plain = teacher or replace(unrolled.settings, steps=50)

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from whatwhere.model.solution import Solution
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -135,14 +139,19 @@ class DeconvNet:
         """Raise an error that names the functions to call: a model is no network."""
         raise TypeError(
             "A DeconvNet is not called as a network is; its features come from inference. Write"
-            " ww.infer(model, images).features, or use ww.nn.SparseCode2d as a layer of a network."
+            " model.infer(images).features, or use ww.nn.SparseCode2d as a layer of a network."
         )
 
-    def infer(self, *images: object, **settings: object) -> NoReturn:
-        """Raise an error that names the function to call: inference knows models, not they it."""
-        raise TypeError(
-            "Inference is a function of the model and the images: write ww.infer(model, images)."
-        )
+    def infer(self, images: object, *how: object, **settings: object) -> "Solution":
+        """Infer what and where of images: `ww.infer(model, images, …)`, with the same settings.
+
+        >>> model = ww.load("mnist")
+        >>> model.infer(ww.data.load("digits")[:1], steps=2).features.shape
+        torch.Size([1, 48, 10, 10])
+        """
+        # inference is built on the model, which knows it by name only
+        found: Solution = import_module("whatwhere.inference").infer(self, images, *how, **settings)
+        return found
 
     def parameters(self) -> NoReturn:
         """Raise an error that says how filters are learned."""
