@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import plural
+from whatwhere.html import notebook_strip
 
 TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
@@ -63,6 +64,11 @@ class PoolingParams:
         return (
             f"PoolingParams({plural(N, 'image')}, regions {_sizes(grid)}, μ and γ on {axes} axes)"
         )
+
+    def _repr_html_(self) -> str:
+        """Show how far the centres of the first images are from those of their regions, on average
+        over the maps, under the line of `repr`."""
+        return notebook_strip(repr(self), _as_pictures(self.mu[:12].abs().mean(1)))
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,12 @@ class Latents:
             f"layer {k}: {_sizes(t.mu.shape[2:])}" for k, t in enumerate(self.pooling_params, 1)
         ]
         return f"Latents({what}; where: {', '.join(where) or 'not fitted yet'})"
+
+    def _repr_html_(self) -> str:
+        """Show where the features of the first images are, summed over the maps, under the line of
+        `repr`."""
+        shown = [] if self.p is None else _as_pictures(self.p[:12].abs())
+        return notebook_strip(repr(self), shown)
 
     def __getitem__(self, images: slice | Tensor) -> "Latents":
         return self.map(lambda tensor: tensor[images])
@@ -246,6 +258,12 @@ class SparseLatents:
         features = SparseMap.cat([part.features for part in parts])
         layers = zip(*(part.where for part in parts), strict=True)
         return SparseLatents(features, tuple(SparseMap.cat(layer) for layer in layers))
+
+
+def _as_pictures(values: Tensor) -> list[Tensor]:
+    """Return sums over maps, [N, B, H, W], as pictures [1, H, W] from 0 to 1."""
+    sums = values.detach().float().sum(1, keepdim=True)
+    return list(sums / sums.amax().clamp(min=1e-12))
 
 
 def _sizes(shape: Sequence[int]) -> str:

@@ -7,6 +7,8 @@ at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2. Larger images would give many 
 patches are further apart, and on still larger images the patches and their cells grow.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +22,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference import infer
 from whatwhere.inference.learned_steps import Steps, resolve_steps
-from whatwhere.inference.target import ImageSource, in_model_units
+from whatwhere.inference.target import Pictures, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
@@ -135,7 +137,7 @@ def unit_length(x: Tensor) -> Tensor:
 
 def describe_images(
     model: DeconvNet,
-    images: ImageSource,
+    images: Pictures,
     recipe: Recipe | None = None,
     *,
     engine: str = "auto",

@@ -1,5 +1,7 @@
 """The scikit-learn interface: a transformer from images to descriptors of their features."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt, prod
@@ -142,7 +144,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         batch_size: int = 1000,
         engine: str = "auto",
         device: str = "cpu",
-        random_state: "int | np.random.RandomState | None" = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.maps = maps
         self.filter_size = filter_size
@@ -167,12 +169,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Learning -------------------------------------------------------------------------------------
 
-    def fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
+    def fit(self, X: Images, y: object = None) -> DeconvNetFeatures:
         """Learn the filters from images, without labels."""
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
-    def partial_fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
+    def partial_fit(self, X: Images, y: object = None) -> DeconvNetFeatures:
         """Learn from these images in one pass for each layer, with the filters updated after every
         few images.
 
@@ -195,7 +197,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         seed = int(check_random_state(self.random_state).randint(2**31))
         return DeconvNet(self._recipe().model, seed=seed)
 
-    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> "DeconvNetFeatures":
+    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
         v = v / self.scale_
         trained = train(
             v, recipe, start=start, options=TrainingOptions(engine=self.engine, device=self.device)
@@ -222,7 +224,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Images and features --------------------------------------------------------------------------
 
-    def transform(self, X: "Images") -> Matrix:
+    def transform(self, X: Images) -> Matrix:
         """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
@@ -237,7 +239,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         names = column_names(self.model_, height, width, self._recipe().descriptor)
         return np.asarray(names, dtype=object)
 
-    def encode(self, X: "Images") -> Latents:
+    def encode(self, X: Images) -> Latents:
         """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`
         of every layer."""
         check_is_fitted(self)
@@ -250,7 +252,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
         return solution.latents.map(lambda tensor: like(X, tensor))
 
-    def decode(self, latents: Latents) -> "Images":
+    def decode(self, latents: Latents) -> Images:
         """Return the images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
@@ -280,7 +282,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Input ----------------------------------------------------------------------------------------
 
-    def _check(self, X: "Images", reset: bool = False) -> Tensor:
+    def _check(self, X: Images, reset: bool = False) -> Tensor:
         """Return images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded,
         otherwise it is compared."""
         values = _as_plain_array(X)

@@ -1,6 +1,8 @@
 """Images: the included digits, MNIST and its relatives, arrays, files and folders, all through
 `load`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -415,7 +417,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 def _open_path(
     source: str | Path, recorded: Recorded, signals: bool, shard: Shard
-) -> "MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]":
+) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
     """Return the pictures of a shard of a file or of a folder; a recording; or the values of an
     array file, and its labels. Recordings of any size are read part by part."""
     if source == "":

@@ -1,6 +1,8 @@
 """Activations of one feature: a random choice of them, their Gaussians as ellipses, what each of
 them draws alone."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +64,7 @@ class Gaussians:
     def __len__(self) -> int:
         return len(self.centre)
 
-    def in_pixels(self, model: DeconvNet, layer: int) -> "Gaussians":
+    def in_pixels(self, model: DeconvNet, layer: int) -> Gaussians:
         """Return the same in pixels of the image."""
         stride, offset = np.transpose([map_places(model, layer, axis) for axis in (1, 0)])
         return Gaussians(self.centre * stride + offset, self.sigma * stride)

@@ -1,5 +1,7 @@
 """Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -6,6 +6,8 @@ from the largest. It is projected to the pixels on its own, with the pooling var
 (paper, "Model visualization").
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,6 +1,8 @@
 """The decomposition of an image into the maps of its features, each in its own colour (paper,
 Figs. 3 and 4)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

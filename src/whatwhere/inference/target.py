@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import load
+from whatwhere.data import Source, load
 from whatwhere.data.arrays import has_colours_last, is_one_picture
 from whatwhere.errors import BeyondRange, ImageError, InvalidImages, WrongShape, one_or, warn
 from whatwhere.latents import Background
@@ -30,6 +30,10 @@ class ImageSource(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, images: slice, /) -> Tensor: ...
+
+
+Pictures = Source | ImageSource
+"""Pictures in any form that `infer` takes."""
 
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:

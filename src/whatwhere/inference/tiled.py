@@ -12,6 +12,8 @@ share: features are taken from the tile on their side of it, and the reconstruct
 other on a short ramp across it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images
 from whatwhere.engines import resolve
 from whatwhere.engines.convergence import unfinished_changes, warn_unconverged
 from whatwhere.errors import InvalidSetting, WrongShape, one_or, plural
@@ -74,7 +75,7 @@ class TileAxis:
     ramp: int
 
     @classmethod
-    def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
+    def split(cls, length: int, tile: int, overlap: int, stride: int) -> TileAxis:
         """Return the fewest tiles of at most `tile` pixels such that each shares at least `overlap`
         pixels with the next."""
         if length <= tile:
@@ -155,7 +156,7 @@ class TileGrid:
     column_places: tuple[LayerPlaces, ...]
 
     @classmethod
-    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
+    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> TileGrid:
         """Cut tiles of at most tile × tile pixels with at least `overlap` pixels in common with
         each neighbour."""
         require_count("tile", tile)
@@ -447,10 +448,10 @@ class TileImages:
 
 def _one_picture(model: DeconvNet, given: object) -> Picture:
     """Return the picture in any form that `infer` takes; what is read in windows stays as it is."""
-    in_memory = isinstance(given, np.ndarray | Tensor) and not isinstance(given, np.memmap)
-    if hasattr(given, "shape") and not in_memory and not isinstance(given, Images):
-        return cast(Picture, given)
-    return one_image(model, given)
+    is_array = isinstance(given, np.ndarray | Tensor) and not isinstance(given, np.memmap)
+    if is_array or not hasattr(given, "shape") or hasattr(given, "with_channels"):
+        return one_image(model, given)
+    return cast(Picture, given)
 
 
 def _check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:

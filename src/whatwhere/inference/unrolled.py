@@ -12,6 +12,8 @@ start of the pooling variables has a scale of μ and one of γ for each layer. `
 have filters of their own on the pass up.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,7 +28,7 @@ from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.target import ImageSource, in_model_units, make_target
+from whatwhere.inference.target import ImageSource, Pictures, in_model_units, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.problem import Problem, lam_of
@@ -211,7 +213,7 @@ def _first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list
 
 def distill(
     unrolled: UnrolledInference,
-    images: ImageSource,
+    images: Pictures,
     spec: DistillSpec | None = None,
     *,
     teacher: InferenceSpec | None = None,

@@ -45,6 +45,16 @@ class Stats:
         first, last = (float(self.cost[t].double().mean()) for t in (0, -1))
         return f"Stats({T} steps of {plural(N, 'image')}, mean cost {first:.4g} → {last:.4g})"
 
+    def _repr_html_(self) -> str:
+        """Show how the mean cost falls from its largest to its smallest value, under the line of
+        `repr`."""
+        costs = self.cost.detach().double().mean(1).cpu()
+        range_of_costs = (costs.max() - costs.min()).clamp(min=1e-12)
+        heights = (31 * (costs - costs.min()) / range_of_costs).round()
+        places = torch.linspace(0, len(heights) - 1, 96).round().long()
+        curve = (31 - torch.arange(32)[:, None] > heights[places]).float()
+        return notebook_strip(repr(self), [curve[None]])
+
     def padded(self, steps: int) -> "Stats":
         """Return a copy with this many steps: those that are added have size 0 and leave all
         measures as they were."""

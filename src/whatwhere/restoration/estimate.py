@@ -7,6 +7,8 @@ noise grows with the brightness. The same differences at half the size tell whet
 pixels have independent noise.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,8 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
