@@ -153,7 +153,7 @@ def _as_tensor(array: np.ndarray) -> Tensor:
 class Target:
     """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
 
-    v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    v           the target that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
     mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
     background  what the input stage removed from the images
     """
@@ -181,14 +181,14 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
     images = images.to(model.device, model.dtype)
-    signal, background = model.input_stage.forward(images, mask)
+    v, background = model.input_stage.forward(images, mask)
     if background.scale is not None and not all_finite(background.scale):
         raise BeyondRange(
             f"The contrast of the images exceeds the range of {model.dtype}",
             {"images up to": float(images.abs().max())},
             f"Scale them to [0, {model.spec.input.white:g}].",
         )
-    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+    return Target(v, None if mask is None else model.input_stage.spread_mask(mask), background)
 
 
 class NothingKnown(ImageError):

@@ -92,7 +92,7 @@ class Problem:
         return tuple(k for k in self.phase.update_pooling if layers[k - 1].pooling.moves)
 
     @property
-    def signal(self) -> Tensor:
+    def masked_target(self) -> Tensor:
         """M² ⊙ v, which is propagated up at the start: minus the gradient of the data term at p =
         0, over λ."""
         return masked(masked(self.images, self.mask), self.mask)
