@@ -83,8 +83,8 @@ def as_table(source: object) -> "Table | None":
     if is_dataset(source):
         return source
     if is_cell(source):
-        return PictureTable([source])
-    return PictureTable(source) if is_list_of_cells(source) else None
+        return cast("Table", PictureTable([source]))
+    return cast("Table", PictureTable(source)) if is_list_of_cells(source) else None
 
 
 def cell_pixels(cell: object) -> np.ndarray:
@@ -179,6 +179,7 @@ class PictureTable:
     """A list of pictures, as a table of one column."""
 
     pictures: Sequence[object]
+    name: ClassVar[str] = "pictures"
     features: ClassVar[Mapping[str, object]] = {_PICTURE_COLUMNS[0]: None}
 
     def __len__(self) -> int:
@@ -211,7 +212,10 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
     """
     features = table.features
     column = _Column(table, _picture_column(features))
-    name = _name_of(table)
+    info = getattr(table, "info", None)
+    name = printable(
+        getattr(table, "name", None) or getattr(info, "dataset_name", None) or "dataset"
+    )
     rows = shard.rows_of_pictures(len(table))
     numbers = np.arange(rows.start, rows.stop)
     if len(numbers) == 0:
@@ -244,12 +248,6 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
         deep_white=deep_white,
         all_pictures=None if shard.is_all else AllPictures.of(len(table), [name]),
     )
-
-
-def _name_of(table: Table) -> str:
-    if isinstance(table, PictureTable):
-        return "pictures"
-    return printable(getattr(getattr(table, "info", None), "dataset_name", None) or "dataset")
 
 
 def _read_rows(
