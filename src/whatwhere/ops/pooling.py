@@ -265,7 +265,7 @@ def bound(pooling: PoolingParams, regions: Regions, moments: MomentFit) -> Pooli
 def fit(
     kind: Pooling, arriving: Tensor, regions: Regions, moments: MomentFit | None = None
 ) -> PoolingParams:
-    """Compute the pooling variables that a kind of pooling chooses by what arrives at z from below."""
+    """Compute the pooling variables that a kind of pooling chooses by what arrives at z."""
     elements = gather(arriving, regions)
     return PoolingParams(*kind.fit(elements, regions.axes, moments or MomentFit()))
 
