@@ -243,8 +243,8 @@ def distill(
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
         raise InvalidSetting({"unrolled": unrolled}, "an UnrolledInference(model, steps=…)")
-    images = in_model_units(unrolled.model.spec, images)
-    if len(images) == 0:
+    source: ImageSource = in_model_units(unrolled.model.spec, images)
+    if len(source) == 0:
         raise EmptySet
     plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = _make_optimizer(unrolled, spec)
@@ -252,10 +252,10 @@ def distill(
     generator = torch.Generator().manual_seed(spec.seed)
     costs = []
     model = unrolled.model.with_upward(None)  # the model of the teacher
-    unrolled.contrast = _mean_contrast(model, images)
+    unrolled.contrast = _mean_contrast(model, source)
     for number in range(1, spec.batches + 1):
-        chosen = torch.randint(len(images), (spec.batch_size,), generator=generator).tolist()
-        batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
+        chosen = torch.randint(len(source), (spec.batch_size,), generator=generator).tolist()
+        batch = torch.cat([source[slice(i, i + 1)] for i in chosen]).to(unrolled.model.device)
         target = infer(model, batch, plain, engine=engine).features if spec.imitation > 0 else None
         latents, end = unrolled.unroll(batch)
         value = loss(latents.features, end.cost, target, spec.imitation)
