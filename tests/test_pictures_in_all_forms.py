@@ -15,8 +15,8 @@ from public_names import public_names
 pytest.importorskip("sklearn")
 pillow = pytest.importorskip("PIL.Image")
 
-SIDE = 16
-N = 4
+SIDE = 12
+N = 3
 FEW = ww.InferenceSpec(steps=1)
 SHORT = {
     "model.layers": [{"maps": 2, "filter_size": 3}],
@@ -46,7 +46,7 @@ def values(pixels: np.ndarray) -> dict[str, object]:
         "float32": pixels.astype(np.float32) / 255,
         "float64": pixels / 255.0,
     }
-    tensors = {f"tensor {name}": torch.from_numpy(array) for name, array in arrays.items()}
+    tensors = {f"tensor {name}": torch.from_numpy(arrays[name]) for name in ("uint8", "float32")}
     return {**arrays, **tensors, "Images": ww.data.load(pixels)}
 
 
@@ -67,7 +67,8 @@ def forms_of_several(pixels: np.ndarray, folder: Path) -> dict[str, object]:
     for picture, path in zip(pictures, paths, strict=True):
         picture.save(path)
     channels_first = pixels[:, None] if pixels.ndim == 3 else pixels.transpose(0, 3, 1, 2)
-    first = {f"{name}, channels first": v for name, v in values(channels_first).items()}
+    first = {f"channels first, {name}": v for name, v in values(channels_first).items()}
+    first = dict(list(first.items())[-3:])
     lists = {"folder": folder, "paths": paths, "Pillow": pictures, "arrays": list(pixels)}
     return {**lists, **values(pixels), **first}
 
@@ -82,7 +83,7 @@ def rows(model: ww.DeconvNet, pictures: object) -> torch.Tensor:
 
 
 def learned_cost(model: ww.DeconvNet, pictures: object) -> list[float]:
-    short = ww.DistillSpec(batches=1, batch_size=2)
+    short = ww.DistillSpec(batches=1, batch_size=2, imitation=0)
     unrolled = ww.UnrolledInference(model, steps=1)
     return ww.distill(unrolled, pictures, short, engine="reference")
 
@@ -90,7 +91,7 @@ def learned_cost(model: ww.DeconvNet, pictures: object) -> list[float]:
 def written(model: ww.DeconvNet, pictures: object) -> np.ndarray:
     Path("codes.npz").unlink(missing_ok=True)
     codes = ww.codes.write_codes("codes.npz", model, pictures, FEW, engine="reference")
-    return codes[: len(codes)].dense().p.numpy()
+    return np.concatenate([codes.latents(number).p for number in range(len(codes))])
 
 
 def features() -> ww.DeconvNetFeatures:
@@ -125,6 +126,7 @@ ELSEWHERE: dict[str, str] = {  # parameters that are named like pictures, and wh
     "MapFeatures": "reads them by data.load",
     "Labelling": "reads them by data.load",
     "TrainedRun": "a run",
+    "LearnedSteps": "the file that they were read from",
     "classification.fit_svm": ROWS,
     "classification.protocol.choose": ROWS,
     "classification.protocol.evaluate": ROWS,

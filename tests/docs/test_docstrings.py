@@ -18,6 +18,19 @@ from whatwhere.spec.docstrings import parse
 NAMES = public_names()
 ARRAYS = re.compile(r"\b(Tensor|ndarray|Matrix)\b")
 SHAPE = re.compile(r"\[[^\]]*\w[^\]]*\]|\(n, |\(C, H, W\)")
+# modules whose annotations are read when they are loaded: settings, values, layers
+HAVE_TYPES = tuple(
+    f"whatwhere.{name}"
+    for name in (
+        "spec",
+        "model",
+        "nn",
+        "latents",
+        "progress",
+        "classification.settings",
+        "restoration.settings",
+    )
+)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -139,3 +152,45 @@ def test_a_docstring_becomes_markup() -> None:
         ">>> 1 + 1",
         "2",
     ]
+
+
+def test_sections_of_numpy_become_the_same_markup() -> None:
+    text = """Sum |x|.
+
+    Parameters
+    ----------
+    x, y
+        numbers; a line that is
+        continued
+
+    Returns
+    -------
+    float
+        their sum
+
+    >>> 1 + 1
+    2
+    """
+    assert as_restructured_text(text).splitlines() == [
+        r"Sum \|x\|.",
+        "",
+        "``x``, ``y``",
+        "    numbers; a line that is continued",
+        "",
+        "Returns",
+        "    their sum",
+        "",
+        "**Example**",
+        "",
+        ">>> 1 + 1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("whatwhere.spec")])
+def test_signatures_are_readable(name: str) -> None:
+    """`help()` shows types as they are written, without the modules that they come from."""
+    thing = NAMES[name]
+    if is_error(thing) or thing.__module__.startswith(HAVE_TYPES):
+        return
+    assert not re.search(r"whatwhere\.|collections\.abc|typing\.", str(inspect.signature(thing)))

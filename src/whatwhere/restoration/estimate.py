@@ -134,9 +134,9 @@ def estimate_noise(image: object, settings: EstimationSettings = _DEFAULT) -> No
     """Estimate the noise of an image, or of several that were taken alike; it is taken to be the
     same in all channels.
 
-    image     a picture, or several, as `denoise` takes them, or a tensor [C, H, W], in any units; a
-              list may have pictures of any sizes. The noise of several is one: dark and bright
-              pictures then tell together how it grows
+    image     a picture, or several, as `denoise` takes them, in any units; a list may have pictures
+              of any sizes, and its tensors may be [C, H, W]. The noise of several is one: dark and
+              bright pictures then tell together how it grows
     settings  limits between noise and texture
 
     >>> noisy = [0.5 + 0.1 * torch.randn(1, 96, 96) for _ in range(4)]
@@ -170,12 +170,14 @@ def estimate_noise(image: object, settings: EstimationSettings = _DEFAULT) -> No
 
 
 def _pictures(image: object) -> list[Tensor]:
-    """Return pictures [C, H, W] in their own units; three axes of a tensor are one picture."""
-    if isinstance(image, list | tuple):
-        return [picture for one in image for picture in _pictures(one)]
-    if isinstance(image, Tensor) and image.ndim == 3 and not is_one_picture(image.shape):
-        return [image]
-    return list(open_form(image).images)
+    """Return pictures [C, H, W] in their own units."""
+    if not isinstance(image, list | tuple):
+        return list(open_form(image).images)
+    pictures: list[Tensor] = []
+    for one in image:
+        is_open = isinstance(one, Tensor) and one.ndim == 3 and not is_one_picture(one.shape)
+        pictures += [one] if is_open else _pictures(one)
+    return pictures
 
 
 def _parts(image: Tensor, settings: EstimationSettings) -> list[Tensor]:
