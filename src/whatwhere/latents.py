@@ -1,6 +1,8 @@
 """The values that inference moves: features (what) and pooling variables (where), dense or
 sparse."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -47,15 +49,15 @@ class PoolingParams:
         """Return μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
         return (self.mu, self.gamma)[index]
 
-    def map(self, function: TensorMap) -> "PoolingParams":
+    def map(self, function: TensorMap) -> PoolingParams:
         """Apply `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
-    def to(self, *args: object, **kwargs: object) -> "PoolingParams":
+    def to(self, *args: object, **kwargs: object) -> PoolingParams:
         """Return the same on another device, in another dtype."""
         return self.map(lambda theta: moved(theta, *args, **kwargs))
 
-    def detach(self) -> "PoolingParams":
+    def detach(self) -> PoolingParams:
         """Return the same values, through which no gradient flows."""
         return self.map(Tensor.detach)
 
@@ -83,7 +85,7 @@ class Background:
     low: Tensor | None = None
     scale: Tensor | None = None
 
-    def map(self, function: TensorMap) -> "Background":
+    def map(self, function: TensorMap) -> Background:
         """Apply `function` applied to every tensor that is not None."""
         return Background(
             None if self.low is None else function(self.low),
@@ -121,7 +123,7 @@ class Latents:
         assert self.p is not None, "latents without features"
         return self.p
 
-    def map(self, function: TensorMap) -> "Latents":
+    def map(self, function: TensorMap) -> Latents:
         """Return the same latents with `function` applied to every tensor."""
         return Latents(
             None if self.p is None else function(self.p),
@@ -146,14 +148,14 @@ class Latents:
         shown = [] if self.p is None else _as_pictures(self.p[:12].abs())
         return notebook_strip(repr(self), shown)
 
-    def __getitem__(self, images: slice | Tensor) -> "Latents":
+    def __getitem__(self, images: slice | Tensor) -> Latents:
         return self.map(lambda tensor: tensor[images])
 
-    def to(self, *args: object, **kwargs: object) -> "Latents":
+    def to(self, *args: object, **kwargs: object) -> Latents:
         """Return the same on another device, in another dtype."""
         return self.map(lambda tensor: moved(tensor, *args, **kwargs))
 
-    def put(self, images: Tensor, latents: "Latents") -> "Latents":
+    def put(self, images: Tensor, latents: Latents) -> Latents:
         """Return the same latents, replaced for some images, which a mask [N] chooses."""
         new = iter(latents.tensors())
         return self.map(lambda old: old.index_put((images,), next(new)))
@@ -167,7 +169,7 @@ class Latents:
         return tensors + self.background.tensors()
 
     @staticmethod
-    def cat(parts: "Sequence[Latents]") -> "Latents":
+    def cat(parts: Sequence[Latents]) -> Latents:
         """Join the latents of several batches of images."""
         if len(parts) == 1:
             return parts[0]
@@ -196,7 +198,7 @@ class SparseMap:
         chosen: Tensor,
         grid: tuple[int, int, int],
         corner: tuple[int, int] = (0, 0),
-    ) -> "SparseMap":
+    ) -> SparseMap:
         """Return the chosen places [B, h, w] of values [V, B, h, w] whose first row and column are
         `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
@@ -211,7 +213,7 @@ class SparseMap:
         return flat.view(-1, *self.grid)
 
     @staticmethod
-    def cat(parts: "Sequence[SparseMap]") -> "SparseMap":
+    def cat(parts: Sequence[SparseMap]) -> SparseMap:
         """Join the values at several places of one grid."""
         indices = torch.cat([part.indices for part in parts])
         values = torch.cat([part.values for part in parts])
@@ -253,7 +255,7 @@ class SparseLatents:
         return Latents(self.features.dense(), tuple(thetas), self.background)
 
     @staticmethod
-    def cat(parts: "Sequence[SparseLatents]") -> "SparseLatents":
+    def cat(parts: Sequence[SparseLatents]) -> SparseLatents:
         """Join the latents of the tiles of one picture; the background is not joined."""
         features = SparseMap.cat([part.features for part in parts])
         layers = zip(*(part.where for part in parts), strict=True)

@@ -1,5 +1,7 @@
 """A model bound to images of one size: pooling regions, the two passes, the objective."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +77,7 @@ class SizedModel:
         """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
-    def to(self, *args: object, **kwargs: object) -> "SizedModel":
+    def to(self, *args: object, **kwargs: object) -> SizedModel:
         """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         tied = self.upward is self.filters
@@ -201,7 +203,7 @@ class LayerPlaces:
     reach: int
 
     @classmethod
-    def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
+    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
         """Return the places of the pixels (layer 0) and of every layer's features, along rows (axis
         0) or columns (1)."""
         places = [cls(1, 0.0, 1)]

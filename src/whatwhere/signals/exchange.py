@@ -1,6 +1,8 @@
 """Events in the forms of other programs: SpikeInterface, Phy, and WFDB. `Events.to_mne` is that of
 MNE."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from spikeinterface.core import NumpySorting
 
 
-def to_spikeinterface(events: Events, rate: float) -> "NumpySorting":
+def to_spikeinterface(events: Events, rate: float) -> NumpySorting:
     """Return the events of the first signal as a sorting of SpikeInterface; a waveform is a unit.
 
     events  as `find_events` returns them
