@@ -1,6 +1,8 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
@@ -53,7 +55,7 @@ class HeldOut(NamedTuple):
     probabilities: Tensor
 
     @classmethod
-    def none(cls, classes: int) -> "HeldOut":
+    def none(cls, classes: int) -> HeldOut:
         empty = torch.zeros(0, dtype=torch.long)
         return cls(empty, empty, torch.zeros(0, classes))
 
@@ -140,7 +142,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.stage = stage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "GraphClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> GraphClassifier:
         """Spread the labels.
 
         X : rows (n, d)
@@ -174,7 +176,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if len(rows) > 1:
                 self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors, advance))
 
-    def refit(self, y: ArrayLike) -> "GraphClassifier":
+    def refit(self, y: ArrayLike) -> GraphClassifier:
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
         return self.weigh(y).follow(y)

@@ -1,6 +1,8 @@
 """A classifier of new pictures as one safetensors file: the model, the metric, and the labelled
 graph."""
 
+from __future__ import annotations
+
 import json
 import os
 import tomllib

@@ -91,7 +91,7 @@ class ViewGraphs:
             of_view = scores.all_rows.argmax(1)
             agreement = float((of_view == together).double().mean())
             evidence.append(ViewEvidence(scores.found, len(scores.held_out), agreement))
-            pause()
+        pause()
         names = list(self.join.columns)
         weights = ViewWeights.of(names, evidence, self.weighting, self.overlaps)
         if weights.values == self.last.weights.values:  # the graph keeps what it has computed

@@ -1,6 +1,8 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -127,9 +129,9 @@ def noise_of_image(
     if isinstance(given, NoiseEstimate):
         return given
     if given is None:
-        return estimate_noise(image)
+        return estimate_noise([image])
     counts = counts_noise(image, step)
-    seen = estimate_noise(image)
+    seen = estimate_noise([image])
     if seen.gain > 0 and not 1 / CONTRADICTION < seen.gain / counts.gain < CONTRADICTION:
         warn(
             f"You said that pixels count photons, so that a photon adds {counts.gain:.3g}. The"
