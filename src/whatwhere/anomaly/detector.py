@@ -1,5 +1,7 @@
 """The anomaly detector, in the interface of scikit-learn's outlier detectors."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,7 +112,7 @@ class Patch(NamedTuple):
     width: int
 
     @classmethod
-    def around(cls, row: float, column: float, side: int, size: Sequence[int]) -> "Patch":
+    def around(cls, row: float, column: float, side: int, size: Sequence[int]) -> Patch:
         """Return the square around a place, moved into a picture of this size [H, W]."""
         top, left = (
             int(min(max(at - side / 2, 0), max(extent - side, 0)))
@@ -260,7 +262,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         mask: Unopened | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
-    ) -> "AnomalyDetector":
+    ) -> AnomalyDetector:
         """Learn what normal pictures are like.
 
         mask      the region of interest, as in `open_pictures`
@@ -279,7 +281,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         mask: Unopened | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
-    ) -> "AnomalyDetector":
+    ) -> AnomalyDetector:
         """Learn from more normal pictures, together with the earlier ones that were kept."""
         spec = self._spec()
         limit = spec.memory * 1_000_000 // self._versions
@@ -339,7 +341,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
                 advance(1)
         return counted
 
-    def choose_threshold(self, false_alarms: float) -> "AnomalyDetector":
+    def choose_threshold(self, false_alarms: float) -> AnomalyDetector:
         """Change the threshold, without a new fit: choose it again from `normal_scores_`.
 
         false_alarms  share of normal pictures that may count as anomalies
@@ -353,7 +355,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def choose_threshold_by_defects(
         self, X: Source, cost: float = 100.0, expected: float = 0.01
-    ) -> "AnomalyDetector":
+    ) -> AnomalyDetector:
         """Choose the threshold that costs least, from a few pictures with defects that the detector
         has not learned from; `recall_` is what it expects to find.
 
@@ -392,7 +394,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return [values[0] for values in maps]
         return maps
 
-    def __sklearn_tags__(self) -> "Tags":
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
@@ -529,7 +531,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     @staticmethod
     def load(
         path: str | os.PathLike[str], *, features: Features = None, device: str = "cpu"
-    ) -> "AnomalyDetector":
+    ) -> AnomalyDetector:
         """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
         RunError.
 
