@@ -116,7 +116,9 @@ class SparseCode2d(UnrolledInference):
     @property
     def model(self) -> DeconvNet:
         """The model with the filters as they are used; gradients flow to the parameters."""
-        raw = DeconvNet.from_parts(self.model_spec, list(self.filters), self.connectivity)
+        # Dynamo of torch 2.8 makes no list of a ParameterList
+        filters = [self.filters[k] for k in range(len(self.filters))]
+        raw = DeconvNet.from_parts(self.model_spec, filters, self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
