@@ -13,14 +13,15 @@ demo: $(VENV)/.demo
 reproduce: $(VENV)/.demo
 	$(BIN)/python -m reproduction all report
 
-# What fails within seconds comes first; the types are checked next to the compilation of what the tests run.
+# What fails within seconds comes first, then what the tests run is compiled, the longest first. The types are checked
+# next to the tests, some of which wait for a browser or another process.
 # Bytecode is written even where PYTHONDONTWRITEBYTECODE is set: it saves every process that tests start a second.
-MACHINE_CODE := $(addprefix machine-code-,float32 float64 restoration pooling)
+MACHINE_CODE := $(addprefix machine-code-,float32 float64 pooling restoration)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 --output-sync lint imports
-	$(MAKE) --jobs 2 --output-sync types $(MACHINE_CODE) collect
-	$(MAKE) suite
+	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE) collect
+	$(MAKE) --jobs 2 types suite
 
 # Every test once, without running it: the bytecode of tests is then written once, not by each worker.
 collect: $(VENV)/.dev

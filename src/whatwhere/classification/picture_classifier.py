@@ -1,6 +1,8 @@
 """A classifier of new pictures as one safetensors file: the model, the metric, and the labelled
 graph."""
 
+from __future__ import annotations
+
 import json
 import os
 import tomllib
@@ -354,6 +356,7 @@ def describe_pictures(
     elif kept is not None and is_finished(kept):
         trained = read_run(kept)
     else:
+        settings.change(choose_defaults(images).recipe)  # a wrong setting is found before the work
         trained = learn(images, kept, options, stage)
     trained = replace(trained, recipe=settings.change(trained.recipe))
     model = trained.model.to(choose_device(options.device, options.engine))

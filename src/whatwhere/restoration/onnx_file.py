@@ -4,6 +4,8 @@ The graph has convolutions of 2 × 2 blocks of 8 × 8 pixels, soft thresholds, a
 may have any size.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +37,7 @@ class _Graph:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, values: "ArrayLike", dtype: type = np.float32) -> str:
+    def constant(self, values: ArrayLike, dtype: type = np.float32) -> str:
         """Add numbers; return their name."""
         name = f"c{len(self.constants)}"
         array: np.ndarray = np.ascontiguousarray(np.asarray(values, dtype))
@@ -51,7 +53,7 @@ class _Graph:
 
 def save_onnx(
     denoiser: Denoiser,
-    path: "str | PathLike[str]",
+    path: str | PathLike[str],
     spec: RestorationSpec | None = None,
     *,
     overwrite: bool = False,
@@ -220,7 +222,7 @@ def _filters(graph: _Graph, denoiser: Denoiser) -> _Filters:
     )
 
 
-def _steps(graph: _Graph, filters: "_Filters", y: str, t: list[str], g: str) -> str:
+def _steps(graph: _Graph, filters: _Filters, y: str, t: list[str], g: str) -> str:
     """Add the steps on blocks [1, s², h, w]."""
     groups, steps = len(filters.analysis), len(t)
     z = ""

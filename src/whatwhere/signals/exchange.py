@@ -1,6 +1,8 @@
 """Events in the forms of other programs: SpikeInterface, Phy, and WFDB. `Events.to_mne` is that of
 MNE."""
 
+from __future__ import annotations
+
 import io
 import tempfile
 from pathlib import Path
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _REMEDY = "free some disk space, or choose another folder"
 
 
-def to_spikeinterface(events: Events, rate: float) -> "NumpySorting":
+def to_spikeinterface(events: Events, rate: float) -> NumpySorting:
     """Return the events of the first signal as a sorting of SpikeInterface; a waveform is a unit.
 
     events  as `find_events` returns them

@@ -1,6 +1,8 @@
 """Recordings of one or more channels. Users see them as [N, C, T]; the model sees images of
 height 1."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -77,7 +79,7 @@ class Signals(Images):
     channel_names: tuple[str, ...] | None = None
     first: int = 0
     full_scale: float = 1.0
-    recorded_as: "Signals | None" = None
+    recorded_as: Signals | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,18 +99,18 @@ class Signals(Images):
         """Return one signal as a picture [C, 1, T] that is read window by window."""
         return PictureWindows(self, row)
 
-    def with_rate(self, rate: float | None) -> "Signals":
+    def with_rate(self, rate: float | None) -> Signals:
         """Return the same signals with this many samples per second, if a number is given."""
         return self if rate is None else replace(self, rate=float(rate))
 
-    def counted(self) -> "Signals":
+    def counted(self) -> Signals:
         """Return the same signals, whose heights are reported as the whole numbers of the file."""
         dtype = self.pixels.dtype
         if dtype.kind not in "iu":
             return self
         return replace(self, full_scale=float(np.iinfo(dtype).max) + (dtype.kind == "i"))
 
-    def between(self, start: float | None, end: float | None) -> "Signals":
+    def between(self, start: float | None, end: float | None) -> Signals:
         """Return the part of the signals from a time to another one, in seconds as in a table of
         events; None: from the beginning, or to the end.
 
@@ -160,7 +162,7 @@ class Signals(Images):
             parts.append("one gap" if gaps == 1 else f"{gaps:,} gaps")
         return ", ".join(parts)
 
-    def windows(self, size: int | None = None) -> "Signals":
+    def windows(self, size: int | None = None) -> Signals:
         """Cut the signals into windows of this many samples.
 
         size  None: windows to learn from, or short signals as they are
@@ -169,7 +171,7 @@ class Signals(Images):
 
     # What training asks of a recording: `learning.defaults.OwnSettings`
 
-    def choose_defaults(self, options: "RecordingOptions") -> "Defaults":
+    def choose_defaults(self, options: RecordingOptions) -> Defaults:
         """Choose the recipe and the waveforms to begin with from the recording."""
         from whatwhere.signals.training import choose_defaults
 
