@@ -24,7 +24,7 @@ def is_deep(picture: "PillowPicture") -> bool:
     """Tell whether Pillow reduces an open picture from 16 bits to 8."""
     if picture.format != "PNG":
         return False
-    return any(tile[3] in (*_HIGH.values(), _GREY_ALPHA) for tile in picture.tile)
+    return any(tile.args in (*_HIGH.values(), _GREY_ALPHA) for tile in picture.tile)
 
 
 class DeepPng:
@@ -37,9 +37,7 @@ class DeepPng:
         self._stream = stream
         picture = self._opened()
         self.width, self.height = picture.size
-        self._kind = str(
-            picture.tile[0][3]
-        )  # its arguments: before Pillow 11, it is a tuple without names
+        self._kind = str(picture.tile[0].args)
         self._transparent = picture.info.get("transparency")
         self.info = picture.info
         self.has_transparency_data = bool(picture.has_transparency_data)
