@@ -181,7 +181,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         the time of `fit`."""
         return self.weigh(y).follow(y)
 
-    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> "GraphClassifier":
+    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> GraphClassifier:
         """Weigh the views by labels (n,), which takes most of the time of `refit`. The classes do
         not follow yet.
 
@@ -192,7 +192,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self._use(self.view_graphs_.weighed(rows, labels, len(classes), pause))
         return self
 
-    def follow(self, y: ArrayLike, *, quick: bool = False) -> "GraphClassifier":
+    def follow(self, y: ArrayLike, *, quick: bool = False) -> GraphClassifier:
         """Spread other labels (n,) over the graph with the weights that its views have.
 
         quick : leave out what takes most of the time and seldom changes a class: the stability of

@@ -285,7 +285,7 @@ class _Search:
 
     spec: InferenceSpec
     plan: tuple[Phase, ...]
-    threshold: "Threshold | None"
+    threshold: Threshold | None
     tile: int
     engine: str
     settings: EventSettings
