@@ -82,6 +82,8 @@ class Exported(ThereAndBack):
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
     """The layers with a dynamic batch, height and width."""
+    if torch.__version__ < "2.11":
+        pytest.skip("the exporter of torch 2.8 proves no bounds of such sizes")
     return torch.export.export(
         Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC
     )
