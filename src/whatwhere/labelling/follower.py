@@ -20,6 +20,7 @@ from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import Description, own_features
 from whatwhere.labelling.neighbourhood import Spread
 from whatwhere.labelling.session import Labelling
+from whatwhere.progress import Stage, no_stage
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,21 @@ class Follower:
         self._counts.labelled += 1
         self._ask()
 
-    def offer(self, description: Description) -> None:
+    def offer(self, description: Description, stage: Stage = no_stage) -> None:
         """Offer another description of the pictures, which is used if it is better: views of all
         pictures replace views of a share; learned features stand for election, alone and next to
-        the views. Their graphs are made in the caller's thread, so that labels do not wait."""
-        if own_features(description) is None:
-            self._plain = Candidate.of(description)
-            offered = [self._plain]
-        else:
-            offered = candidates(self._plain, description)
+        the views. Their graphs are made in the caller's thread, so that labels do not wait.
+
+        stage  shows how far the graphs are
+        """
+        is_plain = own_features(description) is None
+        with stage("comparing the pictures", 1 if is_plain else 2) as advance:
+            if is_plain:
+                self._plain = Candidate.of(description)
+                offered = [self._plain]
+                advance(1)
+            else:
+                offered = candidates(self._plain, description, advance)
         with self._lock:
             self._candidates = offered
             self._ask()
