@@ -68,7 +68,7 @@ def test_labels_that_come_while_views_are_weighed_are_followed_in_between() -> N
 
     before = paused.weights_.values
     paused.weigh(labels(y, 4), pause)
-    assert len(weights) > 3
+    assert len(weights) == 3, "before each of the two views and after them"
     assert set(weights) == {before}, "views keep their weights until all were looked at"
     assert paused.weights_.values != before
     found = paused.follow(labels(y, 4)).label_distributions_
@@ -132,7 +132,8 @@ def test_a_joined_graph_is_the_weighted_sum_of_even_graphs() -> None:
     generator = torch.Generator().manual_seed(0)
     rows = [torch.randn(30, 4, generator=generator) for _ in range(3)]
     graphs = [RowGraph.of(Neighbours(part), 5) for part in rows]
-    joined = joined_graph(graphs, [0.7, 0.3, 0.0], torch.cat(rows, 1))
+    added = [graph.even_graph for graph in graphs]
+    joined = joined_graph(graphs, added, [0.7, 0.3, 0.0], torch.cat(rows, 1))
     expected = 0.7 * even(graphs[0]) + 0.3 * even(graphs[1])
     np.testing.assert_allclose(dense(joined.graph), expected, atol=1e-12)
     distances = 0.7 * graphs[0].distances + 0.3 * graphs[1].distances

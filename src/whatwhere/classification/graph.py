@@ -1,6 +1,8 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
@@ -53,7 +55,7 @@ class HeldOut(NamedTuple):
     probabilities: Tensor
 
     @classmethod
-    def none(cls, classes: int) -> "HeldOut":
+    def none(cls, classes: int) -> HeldOut:
         empty = torch.zeros(0, dtype=torch.long)
         return cls(empty, empty, torch.zeros(0, classes))
 
@@ -140,7 +142,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.stage = stage
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "GraphClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> GraphClassifier:
         """Spread the labels.
 
         X : rows (n, d)
@@ -174,12 +176,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if len(rows) > 1:
                 self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors, advance))
 
-    def refit(self, y: ArrayLike) -> "GraphClassifier":
+    def refit(self, y: ArrayLike) -> GraphClassifier:
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
         return self.weigh(y).follow(y)
 
-    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> "GraphClassifier":
+    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> GraphClassifier:
         """Weigh the views by labels (n,), which takes most of the time of `refit`. The classes do
         not follow yet.
 
@@ -190,7 +192,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self._use(self.view_graphs_.weighed(rows, labels, len(classes), pause))
         return self
 
-    def follow(self, y: ArrayLike, *, quick: bool = False) -> "GraphClassifier":
+    def follow(self, y: ArrayLike, *, quick: bool = False) -> GraphClassifier:
         """Spread other labels (n,) over the graph with the weights that its views have.
 
         quick : leave out what takes most of the time and seldom changes a class: the stability of

@@ -10,6 +10,7 @@ once, and so many labels that τ follows their number.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -35,11 +36,13 @@ class ContributionSettings:
     tolerance  of their residual. They are computed in single precision, so that a label among
                200,000 rows is followed in a second; 2 of 10,000 rows then change their class
                (benchmarks/labels/results/one_more_label.json)
+    large      potentials from which on all are computed in this way, on as many cores as torch uses
     """
 
     numbers: int = 1 << 25
     at_once: int = 16
     tolerance: float = 1e-5
+    large: int = 1 << 21
 
 
 class Potentials(NamedTuple):
@@ -77,8 +80,18 @@ class LabelPotentials:
         # sparse products use one core each
         with ThreadPoolExecutor(1) as other_core:
             held_out = other_core.submit(self._solve_held_out, rows, labels, shares, folds)
-            all_rows = self.system.solve(sources, tau=tau)
+            all_rows = self._solve_all(sources, tau)
             return Potentials(all_rows, held_out.result())
+
+    def _solve_all(self, sources: Tensor, tau: float) -> Tensor:
+        """Return the potentials of sources [N, K]; of many rows in single precision, by columns."""
+        if sources.numel() < self.settings.large:
+            return self.system.solve(sources, tau=tau)
+        cores = torch.get_num_threads()
+        columns = sources.float().tensor_split(min(cores, sources.shape[1]), dim=1)
+        with ThreadPoolExecutor(cores) as pool:
+            solve = partial(self.system.solve, tolerance=self.settings.tolerance, tau=tau)
+            return torch.cat(list(pool.map(solve, columns)), 1).to(sources)
 
     def _sums(
         self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]

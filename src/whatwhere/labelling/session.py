@@ -5,6 +5,8 @@ pictures (`descriptions`), the graph that labels spread along (`neighbourhood`),
 (`suggestions`), and the error (`estimate`).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -156,8 +158,8 @@ class Labelling:
             )
 
     def _repr_html_(self) -> str:
-        """Show the last labelled pictures in a notebook, under the line of `repr`."""
-        rows = self.labels.labelled[-12:]
+        """Show the last labelled pictures, or the first of all, under the line of `repr`."""
+        rows = self.labels.labelled[-12:] or range(min(12, len(self.names)))
         shown = [] if self.images is None else [self.images[row : row + 1][0] for row in rows]
         return notebook_strip(repr(self), shown)
 
@@ -446,7 +448,7 @@ class Labelling:
         """
         classifier = self.classifier()
         claim([Path(path)], self._own_files, overwrite=overwrite)
-        classifier.save(path)
+        classifier.save(path, overwrite=overwrite)
 
     def export(
         self, path: str | os.PathLike[str], *, links: bool = False, overwrite: bool = False
@@ -462,7 +464,7 @@ class Labelling:
             self.table(), self.images, path, links=links, overwrite=overwrite, own=self._own_files
         )
 
-    def to_pandas(self) -> "pandas.DataFrame":
+    def to_pandas(self) -> pandas.DataFrame:
         """Return the class of every picture as a pandas DataFrame, by the names of the pictures."""
         return to_pandas(self.table())
 
