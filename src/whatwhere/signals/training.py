@@ -78,7 +78,8 @@ def _chosen(signals: Signals, options: RecordingOptions, seed: int) -> Recording
     if options.waveforms is None and options.length is None:
         span = sudden_decays(signals)
         if span is not None:
-            return choose_rise(signals, "rise", span)
+            found = choose_rise(signals, "rise", span)
+            return replace(found, words=f"events that decay slowly, so {found.words}")
     return choose_settings(signals, options.waveforms, length, seed)
 
 
