@@ -59,8 +59,8 @@ def choose_defaults(signals: Signals, options: RecordingOptions) -> Defaults:
     start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
     line = (
         f"Settings chosen from the recording ({(signals.recorded_as or signals).describe()}):"
-        f" {chosen.words}. To change them, give --waveforms,"
-        " --length or --recipe signals."
+        f" {chosen.words}. To change them, give"
+        f" {'' if options.probe else '--waveforms, '}--length or --recipe signals."
     )
     return Defaults(recipe, most if most < windows else None, line, start)
 
