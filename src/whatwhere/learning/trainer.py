@@ -1,6 +1,8 @@
 """`train`, the front door of training: check what is given, open folder and data, learn by epochs
 or from a stream."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -8,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from whatwhere.data import Images, load_for_training
@@ -16,7 +17,7 @@ from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import InvalidSetting, warn
 from whatwhere.inference.auto_lam import resolve_recipe
-from whatwhere.inference.target import ImageSource, make_target
+from whatwhere.inference.target import ImageSource, Pictures, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import (
@@ -59,7 +60,7 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require
 from whatwhere.spec.execution import TrainingOptions
 
-_TrainingImages = ImageSource | Iterable[object] | np.ndarray | str | Path
+_TrainingImages = Pictures | Iterable[object]
 
 
 def train(

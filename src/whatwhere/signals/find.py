@@ -7,6 +7,8 @@ share of the recording's energy where it lies: an event with less is a correctio
 whose shape varies. `EventSettings` has the limits.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,7 +89,7 @@ class EventSettings:
     least: float = 0.0
     bursts: bool = True
 
-    def for_stage(self, stage: InputSpec) -> "EventSettings":
+    def for_stage(self, stage: InputSpec) -> EventSettings:
         """Return the settings for what an input stage keeps.
 
         Rises are found by their size alone: their noise is as smooth as they are, so an event
@@ -283,7 +285,7 @@ class _Search:
 
     spec: InferenceSpec
     plan: tuple[Phase, ...]
-    threshold: "Threshold | None"
+    threshold: Threshold | None
     tile: int
     engine: str
     settings: EventSettings
@@ -323,8 +325,8 @@ def _set_rises(events: Events, picture: Picture, stage: InputSpec) -> None:
 
 
 def _counted(
-    tables: "Iterator[_TileEvents]", progress: Callable[[int], None] | None
-) -> "Iterator[_TileEvents]":
+    tables: Iterator[_TileEvents], progress: Callable[[int], None] | None
+) -> Iterator[_TileEvents]:
     """Yield the same tables, and report each."""
     for table in tables:
         yield table
@@ -344,7 +346,7 @@ class Threshold:
     in_deviations: bool = False
 
     @classmethod
-    def of(cls, given: float | str) -> "Threshold":
+    def of(cls, given: float | str) -> Threshold:
         """Read a threshold such as 0.8 or '4sd'.
 
         >>> Threshold.of("4sd"), Threshold.of("0.8")

@@ -89,7 +89,7 @@ def read_probe(
 
 def _places_in_json(content: FileFields, apart: float) -> dict[int, tuple[float, float]]:
     """Return the place of each channel in a file of probeinterface."""
-    found = {}
+    found: dict[int, tuple[float, float]] = {}
     for number, probe in enumerate(content["probes"]):
         contacts = probe["contact_positions"]
         scale = {"um": 1.0, "mm": 1000.0, "m": 1e6}[probe.get("si_units", "um")]
