@@ -7,7 +7,7 @@ potentials of any of the labels are sums. Two cases are solved directly: labels 
 once, and so many labels that τ follows their number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from whatwhere.classification.poisson import (
     source_strengths,
     tau_for,
 )
+from whatwhere.progress import no_op
 
 
 @dataclass(frozen=True)
@@ -123,23 +124,41 @@ class LabelPotentials:
         held_out = [part[rows[fold.held_out]] for part, fold in zip(parts, folds, strict=True)]
         return torch.cat(held_out)
 
+    def prepare(self, rows: Tensor, pause: Callable[[], object] = no_op) -> None:
+        """Compute what labelled rows [m] contribute, as far as it is kept, so that other labels
+        cost a column each.
+
+        pause  called between some rows and the next
+        """
+        self._is_first = False
+        numbers = rows.tolist()
+        while self._are_kept(rows) and not self._has_all(rows):
+            pause()
+            self._compute(numbers)
+
     def _compute_contributions(self, rows: Tensor) -> None:
         """Compute some of the missing contributions; the rest follows with the next change."""
-        count = self.graph.shape[0]
         is_first = self._is_first
         self._is_first = False
         numbers = rows.tolist()
         self._contributions = {
             row: self._contributions[row] for row in numbers if row in self._contributions
         }
+        if not is_first and self._are_kept(rows):
+            self._compute(numbers)
+
+    def _are_kept(self, rows: Tensor) -> bool:
+        """Tell whether contributions of so many labelled rows are kept."""
+        count = self.graph.shape[0]
         is_many = len(rows) > POISSON.tau * count or len(rows) * count > self.settings.numbers
-        if is_first or is_many:
-            return
-        missing = [row for row in numbers if row not in self._contributions][
-            : self.settings.at_once
-        ]
+        return not is_many
+
+    def _compute(self, numbers: Sequence[int]) -> None:
+        """Compute the contributions of the first of some rows that are missing."""
+        missing = [row for row in numbers if row not in self._contributions]
+        missing = missing[: self.settings.at_once]
         if missing:
-            source = torch.zeros(count, len(missing), device=rows.device)
+            source = torch.zeros(self.graph.shape[0], len(missing), device=self.graph.device)
             source[missing, range(len(missing))] = 1
             solved = self.system.solve(source, self.settings.tolerance).double().T.contiguous()
             self._contributions |= dict(zip(missing, solved, strict=True))

@@ -96,6 +96,7 @@ def reordered(graph: Tensor, order: Tensor) -> Tensor:
     """Return the graph with its rows in another order."""
     numbers = order.cpu().numpy()
     matrix = scipy_matrix(graph)[numbers][:, numbers]
+    matrix.sort_indices()  # before torch 2.11, a pickle of other tensors cannot be read
     heads = torch.from_numpy(matrix.indptr).long()
     columns = torch.from_numpy(matrix.indices).long()
     return _csr_tensor(heads, columns, torch.from_numpy(matrix.data)).to(graph.device)

@@ -76,15 +76,22 @@ class ViewGraphs:
         views = [RowGraph.of(Neighbours(part, str(device)), count, progress) for part in parts]
         return cls(join, parts, views, weighting)
 
-    def weighed(self, rows: Tensor, labels: Tensor, classes: int) -> Joined:
-        """Join the graphs by what the classes [m] of labelled rows [m] say about the views."""
+    def weighed(
+        self, rows: Tensor, labels: Tensor, classes: int, pause: Callable[[], object] = no_op
+    ) -> Joined:
+        """Join the graphs by what the classes [m] of labelled rows [m] say about the views.
+
+        pause  called between views
+        """
         together = label_scores(self.start.graph, rows, labels, classes).all_rows.argmax(1)
         evidence = []
         for view in self.views:
+            pause()
             scores = label_scores(view, rows, labels, classes)
             of_view = scores.all_rows.argmax(1)
             agreement = float((of_view == together).double().mean())
             evidence.append(ViewEvidence(scores.found, len(scores.held_out), agreement))
+        pause()
         names = list(self.join.columns)
         weights = ViewWeights.of(names, evidence, self.weighting, self.overlaps)
         if weights.values == self.last.weights.values:  # the graph keeps what it has computed
