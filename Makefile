@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
-PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
+PIP_FLAGS := --constraint .ci/newest.txt $(if $(CI),--constraint .ci/no-cuda.txt)
 
 .PHONY: suite demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
@@ -67,8 +67,8 @@ docs: $(VENV)/.docs $(VENV)/.dev
 	npm install --silent --prefix docs/browser # onnxruntime-web, for the page that removes noise in a browser
 	$(BIN)/python docs/browser_page.py docs/_build/html/browser
 
-# The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the
-# source distribution runs its own tests.
+# The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there (every
+# command's help, a small walk, the demo). Then the source distribution runs its own tests.
 package: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build
@@ -76,6 +76,7 @@ package: $(VENV)/.dev
 	test -z "$$(find dist -name '*.whl' -size +5000k)"
 	$(PYTHON) -m venv dist/empty
 	dist/empty/bin/python -m pip install --quiet $(PIP_FLAGS) "$$(echo dist/*.whl)[all]"
+	dist/empty/bin/python tests/installed.py dist
 	cd dist && empty/bin/whatwhere demo
 	tar -xzf dist/*.tar.gz -C dist
 	cd dist/whatwhere-*/ && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -n 2 --dist worksteal

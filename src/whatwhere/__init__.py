@@ -1,4 +1,4 @@
-"""whatwhere: sparse, layered representations of images without labels.
+"""whatwhere: what is in images, and where, learned without labels.
 
 import whatwhere as ww
 

@@ -7,6 +7,8 @@ what and where, by the same window of an example whose code is similar everywher
 Gibbs sampling, with the nearest examples in place of a density.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,6 +1,8 @@
 """The values that inference moves: features (what) and pooling variables (where), dense or
 sparse."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import plural
+from whatwhere.html import notebook_strip
 
 TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
@@ -46,15 +49,15 @@ class PoolingParams:
         """Return μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
         return (self.mu, self.gamma)[index]
 
-    def map(self, function: TensorMap) -> "PoolingParams":
+    def map(self, function: TensorMap) -> PoolingParams:
         """Apply `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
-    def to(self, *args: object, **kwargs: object) -> "PoolingParams":
+    def to(self, *args: object, **kwargs: object) -> PoolingParams:
         """Return the same on another device, in another dtype."""
         return self.map(lambda theta: moved(theta, *args, **kwargs))
 
-    def detach(self) -> "PoolingParams":
+    def detach(self) -> PoolingParams:
         """Return the same values, through which no gradient flows."""
         return self.map(Tensor.detach)
 
@@ -63,6 +66,11 @@ class PoolingParams:
         return (
             f"PoolingParams({plural(N, 'image')}, regions {_sizes(grid)}, μ and γ on {axes} axes)"
         )
+
+    def _repr_html_(self) -> str:
+        """Show how far the centres of the first images are from those of their regions, on average
+        over the maps, under the line of `repr`."""
+        return notebook_strip(repr(self), _as_pictures(self.mu[:12].abs().mean(1)))
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Background:
     low: Tensor | None = None
     scale: Tensor | None = None
 
-    def map(self, function: TensorMap) -> "Background":
+    def map(self, function: TensorMap) -> Background:
         """Apply `function` applied to every tensor that is not None."""
         return Background(
             None if self.low is None else function(self.low),
@@ -115,7 +123,7 @@ class Latents:
         assert self.p is not None, "latents without features"
         return self.p
 
-    def map(self, function: TensorMap) -> "Latents":
+    def map(self, function: TensorMap) -> Latents:
         """Return the same latents with `function` applied to every tensor."""
         return Latents(
             None if self.p is None else function(self.p),
@@ -134,14 +142,20 @@ class Latents:
         ]
         return f"Latents({what}; where: {', '.join(where) or 'not fitted yet'})"
 
-    def __getitem__(self, images: slice | Tensor) -> "Latents":
+    def _repr_html_(self) -> str:
+        """Show where the features of the first images are, summed over the maps, under the line of
+        `repr`."""
+        shown = [] if self.p is None else _as_pictures(self.p[:12].abs())
+        return notebook_strip(repr(self), shown)
+
+    def __getitem__(self, images: slice | Tensor) -> Latents:
         return self.map(lambda tensor: tensor[images])
 
-    def to(self, *args: object, **kwargs: object) -> "Latents":
+    def to(self, *args: object, **kwargs: object) -> Latents:
         """Return the same on another device, in another dtype."""
         return self.map(lambda tensor: moved(tensor, *args, **kwargs))
 
-    def put(self, images: Tensor, latents: "Latents") -> "Latents":
+    def put(self, images: Tensor, latents: Latents) -> Latents:
         """Return the same latents, replaced for some images, which a mask [N] chooses."""
         new = iter(latents.tensors())
         return self.map(lambda old: old.index_put((images,), next(new)))
@@ -155,7 +169,7 @@ class Latents:
         return tensors + self.background.tensors()
 
     @staticmethod
-    def cat(parts: "Sequence[Latents]") -> "Latents":
+    def cat(parts: Sequence[Latents]) -> Latents:
         """Join the latents of several batches of images."""
         if len(parts) == 1:
             return parts[0]
@@ -184,7 +198,7 @@ class SparseMap:
         chosen: Tensor,
         grid: tuple[int, int, int],
         corner: tuple[int, int] = (0, 0),
-    ) -> "SparseMap":
+    ) -> SparseMap:
         """Return the chosen places [B, h, w] of values [V, B, h, w] whose first row and column are
         `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
@@ -199,7 +213,7 @@ class SparseMap:
         return flat.view(-1, *self.grid)
 
     @staticmethod
-    def cat(parts: "Sequence[SparseMap]") -> "SparseMap":
+    def cat(parts: Sequence[SparseMap]) -> SparseMap:
         """Join the values at several places of one grid."""
         indices = torch.cat([part.indices for part in parts])
         values = torch.cat([part.values for part in parts])
@@ -241,11 +255,17 @@ class SparseLatents:
         return Latents(self.features.dense(), tuple(thetas), self.background)
 
     @staticmethod
-    def cat(parts: "Sequence[SparseLatents]") -> "SparseLatents":
+    def cat(parts: Sequence[SparseLatents]) -> SparseLatents:
         """Join the latents of the tiles of one picture; the background is not joined."""
         features = SparseMap.cat([part.features for part in parts])
         layers = zip(*(part.where for part in parts), strict=True)
         return SparseLatents(features, tuple(SparseMap.cat(layer) for layer in layers))
+
+
+def _as_pictures(values: Tensor) -> list[Tensor]:
+    """Return sums over maps, [N, B, H, W], as pictures [1, H, W] from 0 to 1."""
+    sums = values.detach().float().sum(1, keepdim=True)
+    return list(sums / sums.amax().clamp(min=1e-12))
 
 
 def _sizes(shape: Sequence[int]) -> str:

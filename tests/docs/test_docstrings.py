@@ -139,3 +139,45 @@ def test_a_docstring_becomes_markup() -> None:
         ">>> 1 + 1",
         "2",
     ]
+
+
+def test_sections_of_numpy_become_the_same_markup() -> None:
+    text = """Sum |x|.
+
+    Parameters
+    ----------
+    x, y
+        numbers; a line that is
+        continued
+
+    Returns
+    -------
+    float
+        their sum
+
+    >>> 1 + 1
+    2
+    """
+    assert as_restructured_text(text).splitlines() == [
+        r"Sum \|x\|.",
+        "",
+        "``x``, ``y``",
+        "    numbers; a line that is continued",
+        "",
+        "Returns",
+        "    their sum",
+        "",
+        "**Example**",
+        "",
+        ">>> 1 + 1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_are_readable(name: str) -> None:
+    """`help()` shows types as they are written, without the modules that they come from."""
+    thing = NAMES[name]
+    if is_error(thing):
+        return
+    assert not re.search(r"whatwhere\.|collections\.abc|typing\.", str(inspect.signature(thing)))

@@ -51,6 +51,6 @@ def test_correlations_are_those_of_the_model() -> None:
     problem = problem_of({"waveforms": 3, "samples": 50, "share": 0.5})
     sized = problem.sized
     flat = [ww.latents.PoolingParams(*[torch.zeros(3, 2, *sized.regions[0].grid)] * 2)]
-    g = sized.propagate(problem.signal, sized.weights(flat))
+    g = sized.propagate(problem.masked_target, sized.weights(flat))
     expected = g.flatten(1).amax(1).clamp(min=0)
     torch.testing.assert_close(greedy_choice.largest_correlations(problem), expected)

@@ -58,6 +58,6 @@ def test_a_folder_is_a_batch_of_its_pictures(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[:, 0], pixels / 255, atol=1e-6)
 
 
-def test_lists_of_numbers_are_refused() -> None:
+def test_a_list_of_several_shapes_is_an_error() -> None:
     with pytest.raises(ImageError):
-        as_image_source([[0.1, 0.2]], GREY)
+        as_image_source([torch.rand(4, 5), torch.rand(5, 5)], GREY)

@@ -160,8 +160,8 @@ def test_a_picture_may_be_read_window_by_window() -> None:
 
 def test_what_is_not_one_picture_is_an_error() -> None:
     model, v = case("1 layer")
-    with raises(WrongShape, name="a picture", given=(1, 1, 75, 80)):
-        infer_tiled(model, v, LOCAL)
+    with raises(WrongShape, name="a picture", given=(2, 1, 75, 80)):
+        infer_tiled(model, torch.cat([v, v]), LOCAL)
     with raises(WrongShape, name="a mask", given=(1, 75, 79), expected="[1, 75, 80]"):
         infer_tiled(model, v[0], LOCAL, mask=torch.ones(1, 75, 79))
     with pytest.raises(NotFinite):

@@ -332,10 +332,17 @@ def test_what_people_expect_of_a_module_says_what_to_write(use: Any) -> None:
 def test_a_model_is_no_network_and_says_what_to_write() -> None:
     model = ww.load("mnist")
     for wrong, words in [
-        (lambda: model(1), "ww.infer(model, images).features"),
-        (lambda: model.infer(1), "ww.infer(model, images)"),
+        (lambda: model(1), "model.infer(images).features"),
         (lambda: model.parameters(), "ww.train(images, recipe)"),
     ]:
         with pytest.raises(TypeError) as error:
             wrong()
         assert words in str(error.value)
+
+
+def test_a_model_infers_as_the_function_does() -> None:
+    model = ww.load("mnist")
+    digit = ww.data.load("digits")[:1]
+    own = model.infer(digit, steps=2, engine="reference")
+    expected = ww.infer(model, digit, steps=2, engine="reference")
+    assert torch.equal(own.features, expected.features)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images, Signals, is_folder, load, load_groups
+from whatwhere.data.arrays import is_one_picture
 from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.data.images import AllPictures
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, plural
-from whatwhere.inference.target import is_one_picture
 from whatwhere.spec.execution import ALL, Shard
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution

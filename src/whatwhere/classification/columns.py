@@ -1,6 +1,8 @@
 """Names of the columns of descriptors, which say what each number measures: the layer, the map and
 the place."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from whatwhere.classification.anywhere import scales_of

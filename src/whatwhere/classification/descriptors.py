@@ -7,6 +7,8 @@ at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2. Larger images would give many 
 patches are further apart, and on still larger images the patches and their cells grow.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +22,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference import infer
 from whatwhere.inference.learned_steps import Steps, resolve_steps
-from whatwhere.inference.target import ImageSource, in_model_units
+from whatwhere.inference.target import ImageSource, Pictures, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
@@ -135,7 +137,7 @@ def unit_length(x: Tensor) -> Tensor:
 
 def describe_images(
     model: DeconvNet,
-    images: ImageSource,
+    images: Pictures,
     recipe: Recipe | None = None,
     *,
     engine: str = "auto",
@@ -166,15 +168,15 @@ def describe_images(
     recipe = recipe or Recipe.paper(model.spec)
     if steps is not None:
         model, recipe = _with_steps(model, recipe, steps)
-    images = in_model_units(model.spec, images)
-    if len(images) == 0:
+    source: ImageSource = in_model_units(model.spec, images)
+    if len(source) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
     layers = recipe.descriptor.layers or (model.spec.depth,)
     plans = _layer_plans(model.spec.depth, layers, recipe)
 
     rows: Tensor | None = None
-    for start in range(0, len(images), recipe.batch_size):
-        v = images[start : start + recipe.batch_size].to(model.device, model.dtype)
+    for start in range(0, len(source), recipe.batch_size):
+        v = source[slice(start, start + recipe.batch_size)].to(model.device, model.dtype)
         features = [
             infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)).features
             for plan in plans
@@ -182,7 +184,7 @@ def describe_images(
         described = describe(features, recipe.descriptor, layers).float()
         if rows is None:
             place = model.device if on_device else "cpu"
-            rows = torch.empty(len(images), described.shape[1], device=place)
+            rows = torch.empty(len(source), described.shape[1], device=place)
         rows[start : start + len(v)] = described
         progress(len(v))
     assert rows is not None

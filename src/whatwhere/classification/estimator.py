@@ -1,8 +1,11 @@
 """The scikit-learn interface: a transformer from images to descriptors of their features."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt, prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +24,12 @@ from whatwhere.classification.descriptors import describe_images, unit_length
 from whatwhere.classification.metric import learn_metric
 from whatwhere.classification.settings import Distortions
 from whatwhere.classification.where import choose_where
+from whatwhere.data.arrays import is_one_picture
+from whatwhere.data.cells import is_list_of_pictures
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import infer
+from whatwhere.inference.target import scaled
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
@@ -53,12 +59,13 @@ except ImportError:
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Sparse, layered features of images, learned without labels.
 
-    Images are arrays or tensors of shape (n, H, W) or (n, C, H, W), or rows of pixels (n, d). A row
-    is a square image if d is a square number, otherwise a single line of pixels, unless `shape` is
-    given. Arrays give arrays, and tensors give tensors. With a `filter_size` of height 1, such as
-    (1, 16), three axes are signals (n, C, T). NaN marks unknown pixels. Images are divided by the
-    largest value seen in `fit`. The result of `transform` for an image does not depend on the other
-    images.
+    Images are a folder, a path or a list of paths, pictures of Pillow, `Images`, or arrays or
+    tensors of shape (n, H, W), (n, C, H, W) or (n, H, W, 3); or rows of pixels (n, d), as
+    everywhere in scikit-learn. A row is a square image if d is a square number, otherwise a single
+    line of pixels, unless `shape` is given. Tensors give tensors, and everything else arrays. With
+    a `filter_size` of height 1, such as (1, 16), three axes are signals (n, C, T). NaN marks
+    unknown pixels. Images are divided by the largest value seen in `fit`. The result of `transform`
+    for an image does not depend on the other images.
 
     Parameters
     ----------
@@ -137,7 +144,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         batch_size: int = 1000,
         engine: str = "auto",
         device: str = "cpu",
-        random_state: "int | np.random.RandomState | None" = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.maps = maps
         self.filter_size = filter_size
@@ -162,12 +169,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Learning -------------------------------------------------------------------------------------
 
-    def fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
+    def fit(self, X: Images, y: object = None) -> DeconvNetFeatures:
         """Learn the filters from images, without labels."""
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
-    def partial_fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
+    def partial_fit(self, X: Images, y: object = None) -> DeconvNetFeatures:
         """Learn from these images in one pass for each layer, with the filters updated after every
         few images.
 
@@ -190,7 +197,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         seed = int(check_random_state(self.random_state).randint(2**31))
         return DeconvNet(self._recipe().model, seed=seed)
 
-    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> "DeconvNetFeatures":
+    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
         v = v / self.scale_
         trained = train(
             v, recipe, start=start, options=TrainingOptions(engine=self.engine, device=self.device)
@@ -217,7 +224,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Images and features --------------------------------------------------------------------------
 
-    def transform(self, X: "Images") -> Matrix:
+    def transform(self, X: Images) -> Matrix:
         """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
@@ -232,7 +239,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         names = column_names(self.model_, height, width, self._recipe().descriptor)
         return np.asarray(names, dtype=object)
 
-    def encode(self, X: "Images") -> Latents:
+    def encode(self, X: Images) -> Latents:
         """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`
         of every layer."""
         check_is_fitted(self)
@@ -245,7 +252,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
         return solution.latents.map(lambda tensor: like(X, tensor))
 
-    def decode(self, latents: Latents) -> "Images":
+    def decode(self, latents: Latents) -> Images:
         """Return the images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
@@ -275,10 +282,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Input ----------------------------------------------------------------------------------------
 
-    def _check(self, X: "Images", reset: bool = False) -> Tensor:
+    def _check(self, X: Images, reset: bool = False) -> Tensor:
         """Return images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded,
         otherwise it is compared."""
         values = _as_plain_array(X)
+        if pair(self.filter_size)[0] > 1:
+            values = _channels_first(values, self.shape)
         given = tuple(getattr(values, "shape", ()))
         if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
             given = (*given[:2], 1, given[2])
@@ -291,7 +300,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if reset:
             self.image_shape_ = image_shape(given if are_images else values.shape, self.shape)
         elif are_images and (1, *given[1:])[-3:] != self.image_shape_:
-            image_shape(given, self.shape)  # raises an error if channels come last
             raise ImageError(
                 f"Got images of shape {given[1:]}; expected {self.image_shape_}, as in fit."
             )
@@ -348,32 +356,47 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-Images = np.ndarray | Tensor | list[object] | data.Images
+Images = data.Source
 
 
 def _as_plain_array(images: Images) -> Any:
-    """Tensors, lists and `data.Images` as arrays; anything else as it is, for scikit-learn's
-    checks."""
+    """Return pictures as an array, and anything else as it is, for scikit-learn's checks.
+
+    Integers of pictures become shares of the largest, as in files, so that what was learned from
+    one form holds for the others.
+    """
+    if isinstance(images, str | Path) or hasattr(images, "getbands") or is_list_of_pictures(images):
+        images = data.load(images)
     if isinstance(images, data.Images):
         images = images[:]
     if isinstance(images, Tensor):
-        return images.detach().cpu().numpy()
+        images = images.detach().cpu().numpy()
     if isinstance(images, list):
-        return np.asarray(images)
+        images = np.asarray(images)
+    if isinstance(images, np.ndarray) and images.ndim in (3, 4):
+        return scaled(torch.from_numpy(images), 1).numpy() if images.dtype in _SHARES else images
     return images
+
+
+_SHARES = (np.bool_, np.uint8, np.uint16, np.int8, np.int16)
+
+
+def _channels_first(values: Any, shape: Sequence[int] | None) -> Any:
+    """Return one picture [H, W, 3], or pictures [n, H, W, C], as [n, C, H, W], unless `shape` says
+    that the second axis holds the channels; anything else as it is."""
+    given = tuple(getattr(values, "shape", ()))
+    if len(given) == 3 and is_one_picture(given):
+        return np.moveaxis(values, -1, 0)[None]
+    usual = (1, 3, 4)  # numbers of channels
+    if len(given) == 4 and given[3] in usual and given[1] not in usual and shape is None:
+        return np.moveaxis(values, -1, 1)
+    return values
 
 
 def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[int, ...]:
     """(C, H, W) of images, from the shape of the array that was given and, for rows of pixels,
     what `shape` says."""
     if len(given) == 4:
-        usual = (1, 3, 4)  # numbers of channels
-        if given[3] in usual and given[1] not in usual and shape is None:
-            raise ImageError(
-                f"Images of shape {given} look like (n, H, W, C); expected (n, C, H, W). Give"
-                f" np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]}"
-                " channels."
-            )
         return given[1:]
     if len(given) == 3:
         return (1, *given[1:])

@@ -8,6 +8,8 @@ For each class with targets t = ±1 it solves
 The intercept is regularised, as in LIBLINEAR, so that both have the same minimum.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

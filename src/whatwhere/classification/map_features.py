@@ -1,5 +1,7 @@
 """Rows for a classifier from the maps of any network, in the interface of scikit-learn."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +46,7 @@ class MapFeatures(TransformerMixin, BaseEstimator):
         self.features = features
         self.cells = cells
 
-    def fit(self, X: Source, y: object = None) -> "MapFeatures":
+    def fit(self, X: Source, y: object = None) -> MapFeatures:
         """Check the settings; nothing is learned."""
         check_features(self.features)
         if self.cells < 1:
@@ -63,7 +65,7 @@ class MapFeatures(TransformerMixin, BaseEstimator):
             rows.append(torch.cat([F.normalize(values, dim=1) for values in means], 1))
         return torch.cat(rows).numpy()
 
-    def __sklearn_tags__(self) -> "Tags":
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         tags.input_tags.two_d_array = False

@@ -5,6 +5,8 @@ chosen, trials = choose(X, y)      # C, by validation images
 score = evaluate(X, y, X_test, y_test, chosen.C, start=chosen.svm)      # all training images
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -6,6 +6,8 @@ other, so that it is written and read in little memory. A folder of parts (`--sh
 one. Images may be of several sizes.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import re
@@ -89,7 +91,7 @@ class Codes:
     model   the checksum of the model that made them; empty if it is not known
     """
 
-    def __init__(self, blocks: "Sequence[_StoredBlock]", name: str, model: str = "") -> None:
+    def __init__(self, blocks: Sequence[_StoredBlock], name: str, model: str = "") -> None:
         self.name = name
         self.model = model
         self._blocks = blocks
@@ -152,13 +154,13 @@ class Codes:
         """Return what and where of one image, dense, as `infer` returns them."""
         return self[image].dense()
 
-    def to_pandas(self) -> "pandas.DataFrame":
+    def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas.DataFrame with a row for every feature that is not 0: its image, map,
         row, column and value, μ and γ of its region if the codes have them, and the image's name
         and label if they have these."""
         return tables.to_pandas(self)
 
-    def to_xarray(self) -> "xarray.DataArray":
+    def to_xarray(self) -> xarray.DataArray:
         """Return the dense features as an xarray.DataArray with the axes image, map, row and
         column; names and labels are coordinates of the images."""
         return tables.to_xarray(self)
@@ -190,13 +192,13 @@ class Codes:
             given = "this model" if model.source is None else printable(model.source)
             raise CodesOfAnotherModel(self.name, self.model, f"{given}, {model.checksum[:8]}…")
 
-    def _find(self, image: int) -> "tuple[_CodeBlock, int]":
+    def _find(self, image: int) -> tuple[_CodeBlock, int]:
         """Return the block of an image, and its row there."""
         image = range(len(self))[image]
         number = int(np.searchsorted(self._starts, image, side="right")) - 1
         return self._block(number), image - int(self._starts[number])
 
-    def _block(self, number: int) -> "_CodeBlock":
+    def _block(self, number: int) -> _CodeBlock:
         if self._loaded is None or self._loaded[0] != number:
             self._loaded = (number, self._blocks[number].load())
         return self._loaded[1]
@@ -213,7 +215,7 @@ class _StoredBlock:
     """Codes of some images that are stored together: their number, and how they are read."""
 
     count: int
-    load: "Callable[[], _CodeBlock]"
+    load: Callable[[], _CodeBlock]
 
 
 @dataclass(frozen=True, repr=False)

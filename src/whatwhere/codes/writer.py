@@ -1,6 +1,8 @@
 """The public writer of codes: it checks what it writes over, continues what a stopped process left,
 and leaves a file alone that is complete."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

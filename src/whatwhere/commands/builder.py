@@ -65,8 +65,8 @@ app = typer.Typer(
     name="whatwhere",
     cls=Program,
     help=(
-        "Learn from pictures or recordings, without labels, which parts they are made of, and where"
-        " each part is. Then sort the pictures with a few labels, find defects, remove noise, or"
+        "Learn from pictures or recordings, without labels, which features they are made of, and"
+        " where each lies. Then sort the pictures with a few labels, find defects, remove noise, or"
         " take them apart."
     ),
     epilog=(

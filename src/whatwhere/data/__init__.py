@@ -1,6 +1,8 @@
 """Images: the included digits, MNIST and its relatives, arrays, files and folders, all through
 `load`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +56,16 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images | cells.Table
+Source = (
+    str
+    | Path
+    | Sequence[object]
+    | np.ndarray
+    | torch.Tensor
+    | Images
+    | cells.OpenPicture
+    | cells.Table
+)
 """What `load` reads. A table is such as a Hugging Face `Dataset`, whose package is not needed."""
 
 
@@ -79,8 +90,9 @@ def load(
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
                for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
-               folder of pictures; a list of paths of pictures; an array or tensor [N, H, W],
-               [N, C, H, W] or [N, H, W, C]; or a Hugging Face `Dataset` with its labels. If
+               folder of pictures; a picture of Pillow; an array or tensor, [H, W] or [H, W, 3] of
+               one picture, [N, H, W], [N, C, H, W] or [N, H, W, C] of several; a list of paths, of
+               Pillow's pictures or of arrays; or a Hugging Face `Dataset` with its labels. If
                a file or folder has the name of a data set, give it as `./digits` or as a `Path`.
                `Images` are returned as they are
     labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
@@ -105,8 +117,8 @@ def load(
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
-    if cells.is_dataset(source):
-        images = cells.read_dataset(source, recorded, shard, size)
+    if (table := cells.as_table(source)) is not None:
+        images = cells.read_dataset(table, recorded, shard, size)
         return images if labels is None else _with_labels(replace(images, labels=None), labels)
     opened = _open(
         source,
@@ -175,10 +187,13 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    if cells.is_dataset(source):
-        return [(load(source, recorded=recorded, shard=shard), None)]
+    table = cells.as_table(source)
     allow_nan = signals or special == "nan" or is_recording_file(source)
-    opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
+    opened = (
+        _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
+        if table is None
+        else cells.read_dataset(table, recorded, shard, None)
+    )
     if isinstance(opened, MixedPictures):
         groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
     elif special == "alpha":
@@ -189,7 +204,8 @@ def load_groups(
             " picture.",
         )
     else:
-        groups = [(_images_of_shard(opened, shard, source), None)]
+        images = opened if table is not None else _images_of_shard(opened, shard, source)
+        groups = [(images, None)]
     if mask is None or special:
         return groups
     masks = _load_masks(mask, shard)
@@ -401,7 +417,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 def _open_path(
     source: str | Path, recorded: Recorded, signals: bool, shard: Shard
-) -> "MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]":
+) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
     """Return the pictures of a shard of a file or of a folder; a recording; or the values of an
     array file, and its labels. Recordings of any size are read part by part."""
     if source == "":

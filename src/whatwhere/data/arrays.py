@@ -10,7 +10,7 @@ import gzip
 import math
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -198,7 +198,14 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def as_array(values: object) -> np.ndarray:
-    """Return a tensor, an array or a sequence of numbers as an array."""
+    """Return a tensor, an array, a list of arrays of one shape or a sequence of numbers as an
+    array."""
+    if isinstance(values, list | tuple) and any(hasattr(one, "shape") for one in values):
+        shapes = {tuple(np.shape(one)) for one in values}
+        if len(shapes) > 1:
+            given = f"arrays of {len(shapes)} shapes, such as {list(min(shapes))}"
+            raise InvalidImages(given, "pictures of one shape", "Load a folder, or scale them.")
+        values = [as_array(one) for one in values]
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
@@ -242,9 +249,21 @@ class UnclearAxes(ImageError):
         super().__init__(message)
 
 
+def is_one_picture(shape: Sequence[int]) -> bool:
+    """Tell whether an array of this shape is one picture: [H, W], or [H, W, 3] of colour."""
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3 and min(shape[:2]) > 3)
+
+
+def has_colours_last(shape: Sequence[int]) -> bool:
+    """Tell whether an array of this shape is pictures [N, H, W, 3]."""
+    return len(shape) == 4 and shape[3] == 3 and min(shape[1:3]) > 3
+
+
 def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> AnyArray:
-    """Return raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not
-    copied."""
+    """Return raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C], or of one
+    picture [H, W] or [H, W, 3]; not copied."""
+    if is_one_picture(values.shape) and not _is_like_a_recording(values.shape):
+        values = with_new_axis(values, 0)
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
         raise UnclearAxes(shape, _shape_words(shape, name))
@@ -258,18 +277,21 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 def _shape_words(shape: tuple[int, ...], name: str) -> str:
     """Return the error message for values that do not have the axes of images; it begins with what
     they look like."""
-    images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
-    if len(shape) not in (1, 2) or 0 in shape:
+    images = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, C]"
+    if not _is_like_a_recording(shape):
         return f"{name} has the shape {shape}; expected {images}."
     rate = "Give its samples per second: --rate RATE (in Python: signals=True, rate=RATE)."
     channels = 1 if len(shape) == 1 else min(shape)
-    if len(shape) == 1 or max(shape) >= 50 * channels:  # pictures are not so long
-        looks = f"looks like a recording of {plural(channels, 'channel')}"
-        return f"{name} {looks}: its shape is {shape}. {rate} Images are {images}."
-    return (
-        f"{name} has the shape {shape}; expected {images}. For one picture, give array[None]. For a"
-        f" recording: {rate[0].lower()}{rate[1:]}"
-    )
+    looks = f"looks like a recording of {plural(channels, 'channel')}"
+    return f"{name} {looks}: its shape is {shape}. {rate} Images are {images}."
+
+
+def _is_like_a_recording(shape: tuple[int, ...]) -> bool:
+    """Tell whether an array of this shape is a recording [T], [C, T] or [T, C] rather than a
+    picture, which is not so long."""
+    if 0 in shape or len(shape) not in (1, 2):
+        return False
+    return len(shape) == 1 or max(shape) >= 50 * min(shape)
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:

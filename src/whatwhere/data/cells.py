@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeGuard, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, cast, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from whatwhere.data.arrays import is_one_picture
 from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
 from whatwhere.data.mixed import Kind, Recorded, centre_square, convert, usual_side
 from whatwhere.data.pictures import open_picture, read_page
@@ -58,6 +59,32 @@ def is_cell(value: object) -> bool:
     if isinstance(value, Mapping):
         return value.get("bytes") is not None or value.get("path") is not None
     return isinstance(value, bytes | bytearray) or hasattr(value, "getbands")
+
+
+def is_list_of_pictures(source: object) -> bool:
+    """Tell whether this is a list of single pictures: paths, pictures of Pillow, or arrays."""
+    return isinstance(source, list | tuple) and len(source) > 0 and all(map(_is_picture, source))
+
+
+def _is_picture(value: object) -> bool:
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return is_one_picture(value.shape) or (value.ndim == 3 and value.shape[0] == 1)
+    return isinstance(value, str | Path) or is_cell(value)
+
+
+def is_list_of_cells(source: object) -> TypeGuard[Sequence[object]]:
+    """Tell whether this is a list of pictures as a table holds them, other than arrays."""
+    return isinstance(source, list | tuple) and len(source) > 0 and all(map(is_cell, source))
+
+
+def as_table(source: object) -> "Table | None":
+    """Return a Hugging Face `Dataset`, a picture of Pillow or a list of them as a table; None for
+    anything else."""
+    if is_dataset(source):
+        return source
+    if is_cell(source):
+        return cast("Table", PictureTable([source]))
+    return cast("Table", PictureTable(source)) if is_list_of_cells(source) else None
 
 
 def cell_pixels(cell: object) -> np.ndarray:
@@ -129,6 +156,12 @@ def picture_of_sample(sample: object) -> object:
     return sample[0] if isinstance(sample, tuple | list) and sample else sample
 
 
+class OpenPicture(Protocol):
+    """A picture of Pillow."""
+
+    def getbands(self) -> tuple[str, ...]: ...
+
+
 class Table(Protocol):
     """A table with named columns and their features, as a Hugging Face `Dataset`."""
 
@@ -139,6 +172,21 @@ class Table(Protocol):
     def __getitem__(self, row: int, /) -> Mapping[str, object]: ...
     @overload
     def __getitem__(self, column: str, /) -> ArrayLike: ...
+
+
+@dataclass(frozen=True)
+class PictureTable:
+    """A list of pictures, as a table of one column."""
+
+    pictures: Sequence[object]
+    name: ClassVar[str] = "pictures"
+    features: ClassVar[Mapping[str, object]] = {_PICTURE_COLUMNS[0]: None}
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, row: int) -> Mapping[str, object]:
+        return {_PICTURE_COLUMNS[0]: self.pictures[row]}
 
 
 @dataclass(frozen=True)
@@ -164,7 +212,10 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
     """
     features = table.features
     column = _Column(table, _picture_column(features))
-    name = printable(getattr(getattr(table, "info", None), "dataset_name", None) or "dataset")
+    info = getattr(table, "info", None)
+    name = printable(
+        getattr(table, "name", None) or getattr(info, "dataset_name", None) or "dataset"
+    )
     rows = shard.rows_of_pictures(len(table))
     numbers = np.arange(rows.start, rows.stop)
     if len(numbers) == 0:

@@ -1,5 +1,7 @@
 """Images: pixels that are read and scaled batch by batch, and labels if there are any."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 import os
@@ -71,7 +73,7 @@ class LazyPixels:
         chosen = np.arange(self.shape[0])[rows]
         return self.read(chosen) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
 
-    def of_rows(self, rows: np.ndarray) -> "LazyPixels":
+    def of_rows(self, rows: np.ndarray) -> LazyPixels:
         """Return the pixels of these rows."""
         read = partial(_read_chosen, self, rows)
         return replace(self, shape=(len(rows), *self.shape[1:]), read=read)
@@ -89,7 +91,7 @@ class AllPictures:
     names: str
 
     @classmethod
-    def of(cls, count: int, names: Iterable[str]) -> "AllPictures":
+    def of(cls, count: int, names: Iterable[str]) -> AllPictures:
         """Return the record of pictures with these names, in their order."""
         digest = hashlib.sha256()
         for name in names:
@@ -214,7 +216,7 @@ class Images:
         they are."""
         return self if white == self.white else replace(self, white=white)
 
-    def with_channels(self, channels: int) -> "Images":
+    def with_channels(self, channels: int) -> Images:
         """Return the same images for a model with this many channels: grey ones are repeated,
         colours become their brightness."""
         if channels == self.shape[0]:
@@ -227,7 +229,7 @@ class Images:
         pixels = replace(_lazy(self.pixels), shape=(N, channels, H, W), read=read)
         return replace(self, pixels=pixels)
 
-    def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
+    def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> Images:
         """Return these rows as `Images` of their own, still read only when they are used."""
         chosen = np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
@@ -259,7 +261,7 @@ class PictureWindows:
         return torch.from_numpy(self.images.scale(self._pixels[window]))
 
     @cached_property
-    def _pixels(self) -> "Windows":
+    def _pixels(self) -> Windows:
         """The picture with its own type of pixels."""
         return picture_of(self.images.pixels, self.row)
 

@@ -1,6 +1,8 @@
 """Activations of one feature: a random choice of them, their Gaussians as ellipses, what each of
 them draws alone."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,7 @@ from matplotlib.typing import ColorType
 from torch import Tensor
 
 from whatwhere.figures import style
+from whatwhere.inference.target import image_tensor
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces
@@ -61,7 +64,7 @@ class Gaussians:
     def __len__(self) -> int:
         return len(self.centre)
 
-    def in_pixels(self, model: DeconvNet, layer: int) -> "Gaussians":
+    def in_pixels(self, model: DeconvNet, layer: int) -> Gaussians:
         """Return the same in pixels of the image."""
         stride, offset = np.transpose([map_places(model, layer, axis) for axis in (1, 0)])
         return Gaussians(self.centre * stride + offset, self.sigma * stride)
@@ -140,12 +143,12 @@ def project(
 
 @style.styled
 def where_map(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
+    model: DeconvNet, images: object, latents: Latents, layer: int, feature: int
 ) -> Figure:
     """Draw the Gaussians of one feature on the grid of pooling regions, over the mean image.
 
     model    the model
-    images   [N, C, H, W]
+    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
     latents  latents of the images
     layer    number of the layer, from 1
     feature  index of the feature in the layer, from 0
@@ -156,6 +159,7 @@ def where_map(
     >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
     """
+    images = image_tensor(model, images)
     active = gaussians(model, images, latents, layer, feature)
     spec = model.spec.layers[layer - 1]
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid

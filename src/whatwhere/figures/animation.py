@@ -1,5 +1,7 @@
 """Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from whatwhere.errors import plural
 from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
 from whatwhere.inference import resolve_lam
+from whatwhere.inference.target import one_image
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective, Problem
 from whatwhere.spec import InferenceSpec
@@ -41,7 +44,7 @@ class Step(NamedTuple):
 
 def animation(
     model: DeconvNet,
-    image: Tensor,
+    image: object,
     spec: InferenceSpec,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> bytes:
@@ -49,7 +52,7 @@ def animation(
     the last frame.
 
     model     the model
-    image     [C, H, W]
+    image     one picture as `infer` takes it, such as a tensor [C, H, W]
     spec      how it is inferred
     progress  called after every step
 
@@ -57,6 +60,7 @@ def animation(
     >>> ww.figures.animation(model, image, ww.InferenceSpec(steps=2))[:6]
     b'GIF89a'
     """
+    image = one_image(model, image)
     with torch.no_grad():
         return draw_steps(model, image, trace(model, image, spec, progress))
 

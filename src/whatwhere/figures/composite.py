@@ -6,6 +6,8 @@ from the largest. It is projected to the pixels on its own, with the pooling var
 (paper, "Model visualization").
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from whatwhere.figures import style
 from whatwhere.figures.activations import draw_activations, project
+from whatwhere.inference.target import image_tensor
 from whatwhere.latents import Background, Latents
 from whatwhere.learning import EpochReport
 from whatwhere.model import DeconvNet
@@ -110,11 +113,11 @@ def sample_panel(
     )
 
 
-def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figure:
+def reconstructions(model: DeconvNet, images: object, latents: Latents) -> Figure:
     """Draw images, each with its reconstruction from the top layer of the latents to its right.
 
     model    the model
-    images   [N, C, H, W]
+    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
     latents  latents of the images
 
     >>> model = ww.load("mnist")
@@ -123,7 +126,8 @@ def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figur
     >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.reconstructions(model, images, latents)
     """
-    return page([[reconstruction_panel(model, images, latents, columns=6)]])
+    shown = image_tensor(model, images)
+    return page([[reconstruction_panel(model, shown, latents, columns=6)]])
 
 
 def filters(model: DeconvNet) -> Figure:
@@ -136,11 +140,11 @@ def filters(model: DeconvNet) -> Figure:
     return page([[filter_panel(model)]], width=style.COLUMN)
 
 
-def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> Figure:
+def composite(model: DeconvNet, images: object, latents: Sequence[Latents]) -> Figure:
     """Draw reconstructions, filters and samples of every layer on one page.
 
     model    the model
-    images   [N, C, H, W]
+    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
     latents  latents of the images, inferred from layer 1, from layer 2, … up to the top layer
 
     >>> model = ww.load("mnist")
@@ -149,8 +153,9 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
     >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]
     >>> figure = ww.figures.composite(model, images, layers)
     """
-    size = images.shape[2:]
-    pairs = reconstruction_panel(model, images[:16], latents[-1][:16])
+    shown = image_tensor(model, images)
+    size = shown.shape[2:]
+    pairs = reconstruction_panel(model, shown[:16], latents[-1][:16])
     first = [pairs, filter_panel(model)]
     rows = [[*first, sample_panel(model, latents[0], size)]]
     for k, of_layer in enumerate(latents[1:], start=2):

@@ -1,6 +1,8 @@
 """The decomposition of an image into the maps of its features, each in its own colour (paper,
 Figs. 3 and 4)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ from torch import Tensor
 from whatwhere.figures import style
 from whatwhere.figures.activations import draw_ellipses, gaussians
 from whatwhere.figures.composite import filters_as_images
+from whatwhere.inference.target import one_image
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
@@ -85,14 +88,14 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 
 
 @style.styled
-def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
+def decomposition(model: DeconvNet, image: object, latents: Latents) -> Figure:
     """Draw the reconstruction of one image stage by stage, from its active maps down to the pixels.
 
     The top row shows the active maps. The rows below show their contributions, in their colours,
     and an ellipse on the image for the Gaussian of every active feature.
 
     model    the model
-    image    [C, H, W]
+    image    one picture as `infer` takes it, such as a tensor [C, H, W]
     latents  latents of this image alone, `latents[i : i + 1]`
 
     >>> model = ww.load("mnist")
@@ -101,6 +104,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.decomposition(model, images[0], latents[:1])
     """
+    image = one_image(model, image)
     contributions = decompose(model, latents, *image.shape[1:])
     layer = len(latents.pooling_params)
     rows = _rows(model, contributions)

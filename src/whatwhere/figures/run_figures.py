@@ -1,6 +1,8 @@
 """The figures of a run by name, each with its heading and explanation, and reports as one HTML
 page."""
 
+from __future__ import annotations
+
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -58,12 +60,12 @@ class Section:
     links: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def image(self) -> "_Embedded | None":
+    def image(self) -> _Embedded | None:
         """The figure in a page; made once, because a report is written after every figure."""
         return None if self.figure is None else _embed(self.figure)
 
     @cached_property
-    def last_step(self) -> "_Embedded | None":
+    def last_step(self) -> _Embedded | None:
         """The last picture of an animation, because paper shows no animation; None for others."""
         return _last_step(self.figure) if isinstance(self.figure, bytes) else None
 

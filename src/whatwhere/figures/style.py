@@ -6,6 +6,8 @@ point text. Colour is never the only sign: features also have a number, and curv
 markers.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import math

@@ -10,7 +10,7 @@ correlates with the image by more than 1/λ. So 1/λ is a threshold:
                  unit filters by σ
 
 R is the map at the start of inference, where the pooling variables are fitted to the images. The
-strength of an image is the largest length of a patch of its signal v. An image that is s times as
+strength of an image is the largest length of a patch of its target v. An image that is s times as
 strong has s times the code, as it should, if λ is multiplied by s^(α - 2): then both terms of the
 objective grow by s^α. `strokes` is the strength of the included digits, white on black.
 
@@ -132,7 +132,7 @@ def resolve_recipe(
 
 def _strength(seen: Iterable[Target], rule: AutoLamRule) -> float:
     """Return the strength of images, in units of `strokes`: the largest length of a patch of an
-    image's signal, as the median over images."""
+    image's target, as the median over images."""
     lengths = []
     for target in seen:
         power = target.v.square().sum(1, keepdim=True)
@@ -192,5 +192,7 @@ def _largest_correlation(
     """Compute max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only positive correlations
     count if features are ≥ 0."""
     problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)
-    g = problem.sized.propagate(problem.signal, problem.sized.weights(start_pooling(problem)))
+    g = problem.sized.propagate(
+        problem.masked_target, problem.sized.weights(start_pooling(problem))
+    )
     return float((g if model.spec.nonnegative else g.abs()).max())

@@ -1,9 +1,10 @@
 """From images to a solution: a plan of phases, batch by batch, through one engine."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.target import (
     ImageSource,
+    Pictures,
     Target,
     as_image_source,
     check_target,
@@ -35,7 +37,7 @@ from whatwhere.spec.recipe import joint
 
 def infer(
     model: DeconvNet,
-    images: ImageSource | np.ndarray,
+    images: Pictures,
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
@@ -164,9 +166,7 @@ class GivenImages:
         return make_target(model, self.images[batch], weights)
 
 
-def _check_input(
-    model: DeconvNet, images: ImageSource | np.ndarray, mask: Tensor | None
-) -> GivenImages:
+def _check_input(model: DeconvNet, images: Pictures, mask: Tensor | None) -> GivenImages:
     """Return the images in the model's units. A tensor is checked here, before anything is
     computed."""
     given, are_signals = as_image_source(images, model.spec)

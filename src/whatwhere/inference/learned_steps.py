@@ -5,6 +5,8 @@ runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safet
 models/digits.safetensors                          models/digits.inference-5.safetensors
 """
 
+from __future__ import annotations
+
 import os
 import re
 from dataclasses import asdict, dataclass
@@ -95,7 +97,7 @@ class LearnedSteps:
         return file
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> "LearnedSteps":
+    def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> LearnedSteps:
         """Read the steps that were saved next to a model.
 
         path   path of the model's file or of its run folder

@@ -5,7 +5,6 @@ A pixel with weight 0 is unknown: its value has no influence on anything. NaN ma
 pixel, too.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.data import Source, load
+from whatwhere.data.arrays import has_colours_last, is_one_picture
 from whatwhere.errors import BeyondRange, ImageError, InvalidImages, WrongShape, one_or, warn
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
@@ -31,6 +32,10 @@ class ImageSource(Protocol):
     def __getitem__(self, images: slice, /) -> Tensor: ...
 
 
+Pictures = Source | ImageSource
+"""Pictures in any form that `infer` takes."""
+
+
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
     """Return images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors
     for slices. Files and Pillow's pictures are loaded, arrays become tensors, and one image a batch
@@ -39,9 +44,7 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
     images of height 1.
     """
-    if hasattr(images, "getbands"):
-        images = [images]  # a picture of Pillow
-    if isinstance(images, str | Path) or _is_list_of_pictures(images):
+    if isinstance(images, str | Path | list | tuple) or hasattr(images, "getbands"):
         images = _load(images)
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
@@ -58,23 +61,13 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     axes = "T" if spec.for_signals else "H, W"
     raise InvalidImages(
         type(images).__name__,
-        f"a float tensor or array [N, {spec.channels}, {axes}], paths or Pillow's pictures, or"
+        f"a tensor or array [N, {spec.channels}, {axes}], paths or Pillow's pictures, or"
         " images from whatwhere.data.load",
-        "Convert other lists with torch.as_tensor.",
-    )
-
-
-def _is_list_of_pictures(images: object) -> bool:
-    """Tell whether this is a list of paths or of Pillow's pictures."""
-    return isinstance(images, list | tuple) and all(
-        isinstance(image, str | Path) or hasattr(image, "getbands") for image in images
     )
 
 
 def _load(images: Any) -> Any:
     """Load images from what they are stored in. Only here does inference know of files."""
-    from whatwhere.data import load
-
     return load(images, allow_nan=True)
 
 
@@ -92,8 +85,11 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[ImageSource, bool]:
 
 
 def _as_batch(images: Tensor, channels: int) -> ImageSource:
-    """Return one image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W].
-    One image of other channels than the model's is loaded, so that it gets the model's channels."""
+    """Return one image [H, W], [C, H, W] or [H, W, C], grey images [N, H, W], or images in colour
+    [N, H, W, 3] as [N, C, H, W]. Images of other channels than the model's are loaded, so that they
+    get the model's channels."""
+    if has_colours_last(images.shape) and images.shape[1] != channels:
+        return cast(ImageSource, _load(images))
     if images.ndim not in (2, 3):
         return images
     if images.ndim == 3 and images.shape[0] == channels:
@@ -106,11 +102,6 @@ def _as_batch(images: Tensor, channels: int) -> ImageSource:
     return images.permute(2, 0, 1)[None] if images.shape[2] == channels else images
 
 
-def is_one_picture(shape: Sequence[int]) -> bool:
-    """Tell whether an array of this shape is one picture: [H, W], or [H, W, 3] of colour."""
-    return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3 and min(shape[:2]) > 3)
-
-
 def in_model_units(spec: ModelSpec, images: object) -> Any:
     """Return images, given in any form that `infer` takes, in a model's units and with its
     channels; integers of 8 or 16 bits divided by the largest."""
@@ -120,6 +111,22 @@ def in_model_units(spec: ModelSpec, images: object) -> Any:
     if hasattr(source, "with_white"):
         return source.with_white(spec.input.white).with_channels(spec.channels)
     return scaled(source, spec.input.white) if isinstance(source, Tensor) else source
+
+
+def image_tensor(model: DeconvNet, images: object) -> Tensor:
+    """Return images, given in any form that `infer` takes, as a tensor [N, C, H, W] in the model's
+    units."""
+    found: Tensor = in_model_units(model.spec, images)[:]
+    return found
+
+
+def one_image(model: DeconvNet, image: object) -> Tensor:
+    """Return one image, given in any form that `infer` takes, as a tensor [C, H, W] in the model's
+    units."""
+    images = image_tensor(model, image)
+    if images.ndim != 4 or len(images) != 1:
+        raise WrongShape("a picture", images.shape, "one picture, [H, W], [C, H, W] or [H, W, 3]")
+    return images[0]
 
 
 def scaled(images: Tensor, white: float) -> Tensor:
@@ -146,7 +153,7 @@ def _as_tensor(array: np.ndarray) -> Tensor:
 class Target:
     """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
 
-    v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    v           the target that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
     mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
     background  what the input stage removed from the images
     """
@@ -174,14 +181,14 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
     images = images.to(model.device, model.dtype)
-    signal, background = model.input_stage.forward(images, mask)
+    v, background = model.input_stage.forward(images, mask)
     if background.scale is not None and not all_finite(background.scale):
         raise BeyondRange(
             f"The contrast of the images exceeds the range of {model.dtype}",
             {"images up to": float(images.abs().max())},
             f"Scale them to [0, {model.spec.input.white:g}].",
         )
-    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+    return Target(v, None if mask is None else model.input_stage.spread_mask(mask), background)
 
 
 class NothingKnown(ImageError):

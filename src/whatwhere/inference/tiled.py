@@ -12,10 +12,12 @@ share: features are taken from the tile on their side of it, and the reconstruct
 other on a short ramp across it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ from whatwhere.errors import InvalidSetting, WrongShape, one_or, plural
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
 from whatwhere.inference.infer import run_plan
-from whatwhere.inference.target import Target, make_target
+from whatwhere.inference.target import Target, make_target, one_image
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import LayerPlaces
@@ -73,7 +75,7 @@ class TileAxis:
     ramp: int
 
     @classmethod
-    def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
+    def split(cls, length: int, tile: int, overlap: int, stride: int) -> TileAxis:
         """Return the fewest tiles of at most `tile` pixels such that each shares at least `overlap`
         pixels with the next."""
         if length <= tile:
@@ -154,7 +156,7 @@ class TileGrid:
     column_places: tuple[LayerPlaces, ...]
 
     @classmethod
-    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
+    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> TileGrid:
         """Cut tiles of at most tile × tile pixels with at least `overlap` pixels in common with
         each neighbour."""
         require_count("tile", tile)
@@ -286,8 +288,8 @@ def infer_tiled(
     converged.
 
     model       the model, on the device where inference is to run
-    picture     a float tensor or array, or an object with a shape (C, H, W) and `picture[:, rows,
-                columns]`
+    picture     one picture as `infer` takes it; or floats in an object with a shape (C, H, W) and
+                `picture[:, rows, columns]`, such as a file that is read in windows
     spec, plan  as in `infer`
     mask        a weight ≥ 0 for every pixel, [1 or C, H, W]; 0 marks unknown pixels, as NaN in the
                 picture does
@@ -306,6 +308,7 @@ def infer_tiled(
     >>> solution.reconstruction.shape
     torch.Size([1, 40, 56])
     """
+    picture = _one_picture(model, picture)
     whole = None
     background = Background()
     parts = []
@@ -346,6 +349,7 @@ def infer_tiles(
 ) -> Iterator[SolvedTile]:
     """Yield the tiles of `infer_tiled` one after the other, row by row, in memory that does not
     grow with the picture."""
+    picture = _one_picture(model, picture)
     _check_picture(model, picture, mask)
     _, height, width = picture.shape
     grid = TileGrid.of(model.spec, height, width, tile, overlap)
@@ -440,6 +444,14 @@ class TileImages:
         return torch.cat(
             [_read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]]
         )
+
+
+def _one_picture(model: DeconvNet, given: object) -> Picture:
+    """Return the picture in any form that `infer` takes; what is read in windows stays as it is."""
+    is_array = isinstance(given, np.ndarray | Tensor) and not isinstance(given, np.memmap)
+    if is_array or not hasattr(given, "shape") or hasattr(given, "with_channels"):
+        return one_image(model, given)
+    return cast(Picture, given)
 
 
 def _check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:

@@ -12,6 +12,8 @@ start of the pooling variables has a scale of μ and one of γ for each layer. `
 have filters of their own on the pass up.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,7 +28,7 @@ from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.target import ImageSource, make_target
+from whatwhere.inference.target import ImageSource, Pictures, in_model_units, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.problem import Problem, lam_of
@@ -211,7 +213,7 @@ def _first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list
 
 def distill(
     unrolled: UnrolledInference,
-    images: ImageSource,
+    images: Pictures,
     spec: DistillSpec | None = None,
     *,
     teacher: InferenceSpec | None = None,
@@ -226,7 +228,7 @@ def distill(
     cost alone gives features that are less useful to a classifier.
 
     unrolled  the steps, which are changed in place
-    images    a tensor [N, C, H, W], or images that are read batch by batch
+    images    pictures as `infer` takes them, such as a tensor [N, C, H, W]
     spec      how long and how fast to learn, and how closely to follow the teacher
     teacher   settings of the plain steps to imitate; None takes 50 steps of a line search
     engine    engine of the teacher
@@ -241,7 +243,8 @@ def distill(
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
         raise InvalidSetting({"unrolled": unrolled}, "an UnrolledInference(model, steps=…)")
-    if len(images) == 0:
+    source: ImageSource = in_model_units(unrolled.model.spec, images)
+    if len(source) == 0:
         raise EmptySet
     plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = _make_optimizer(unrolled, spec)
@@ -249,10 +252,10 @@ def distill(
     generator = torch.Generator().manual_seed(spec.seed)
     costs = []
     model = unrolled.model.with_upward(None)  # the model of the teacher
-    unrolled.contrast = _mean_contrast(model, images)
+    unrolled.contrast = _mean_contrast(model, source)
     for number in range(1, spec.batches + 1):
-        chosen = torch.randint(len(images), (spec.batch_size,), generator=generator).tolist()
-        batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
+        chosen = torch.randint(len(source), (spec.batch_size,), generator=generator).tolist()
+        batch = torch.cat([source[slice(i, i + 1)] for i in chosen]).to(unrolled.model.device)
         target = infer(model, batch, plain, engine=engine).features if spec.imitation > 0 else None
         latents, end = unrolled.unroll(batch)
         value = loss(latents.features, end.cost, target, spec.imitation)

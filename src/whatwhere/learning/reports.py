@@ -1,6 +1,8 @@
 """How far training has come, and what it reports: every batch while it runs, every epoch for the
 history; a display."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TypedDict
@@ -67,7 +69,7 @@ class EpochReport(Checked):
         return {**asdict(self), **derived}
 
     @classmethod
-    def of(cls, table: object) -> "EpochReport":
+    def of(cls, table: object) -> EpochReport:
         """Return the report in a line of the history; raises a ValueError for anything else."""
         given = table if isinstance(table, dict) else {}
         return build(cls, {f.name: given[f.name] for f in fields(cls) if f.name in given})
@@ -134,7 +136,7 @@ class TrainingState:
     layer: int
     epoch: int
     batch: int = 0
-    stats: "EpochStats | None" = None
+    stats: EpochStats | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     history: tuple[EpochReport, ...] = ()
 
@@ -165,7 +167,7 @@ def no_sums(*shape: int) -> Tensor:
     return torch.zeros(*shape, 5, dtype=torch.float64)
 
 
-def no_batch() -> "AsyncHostCopy":
+def no_batch() -> AsyncHostCopy:
     """Return the sums of a process that has no batch in a round."""
     return AsyncHostCopy(no_sums())
 
@@ -211,9 +213,7 @@ class EpochStats:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], device: torch.device
-    ) -> "EpochStats | None":
+    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> EpochStats | None:
         """Return the statistics from `tensors`; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None

@@ -1,6 +1,8 @@
 """Reading and writing the folder of a run: recipe.toml, model.safetensors, history.jsonl,
 checkpoint/."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

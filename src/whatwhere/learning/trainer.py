@@ -1,6 +1,8 @@
 """`train`, the front door of training: check what is given, open folder and data, learn by epochs
 or from a stream."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -8,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from whatwhere.data import Images, load_for_training
@@ -16,7 +17,7 @@ from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import InvalidSetting, warn
 from whatwhere.inference.auto_lam import resolve_recipe
-from whatwhere.inference.target import ImageSource, make_target
+from whatwhere.inference.target import ImageSource, Pictures, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import (
@@ -59,7 +60,7 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require
 from whatwhere.spec.execution import TrainingOptions
 
-_TrainingImages = ImageSource | Iterable[object] | np.ndarray | str | Path
+_TrainingImages = Pictures | Iterable[object]
 
 
 def train(
@@ -75,6 +76,7 @@ def train(
     length: int | str | None = None,
     rise: int | str | None = None,
     louder: int | str | None = None,
+    probe: str | Path | None = None,
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
@@ -101,6 +103,8 @@ def train(
                events that begin suddenly and decay slowly, such as calcium
     louder     find where the recording becomes louder within this time: for bursts of any waveform,
                such as earthquakes
+    probe      a file with the places of the channels of a probe: a .json file of probeinterface, or
+               a .csv file with the columns channel, x and y, in µm. Waveforms are then local
     progress   show progress on standard error
     options    settings that do not change the outcome: engine, device, memory, checkpoints
     callbacks  functions to call during training, and when to stop
@@ -124,13 +128,13 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or without a recipe",
     )
-    asked = RecordingOptions(waveforms, length, rise, louder)
+    asked = RecordingOptions(waveforms, length, rise, louder, probe)
     if recipe is None:
         given = choose_settings(images, start, image_count, asked)
     else:
         require(
             asked == RecordingOptions(),
-            "waveforms, length, rise or louder with a recipe, which sets them",
+            "waveforms, length, rise, louder or probe with a recipe, which sets them",
             "train(signals, waveforms=…, length=…) without a recipe, or a recipe with"
             " ModelSpec.signals(…)",
         )
@@ -199,7 +203,7 @@ def choose_settings(
     else:
         require(
             asked == RecordingOptions(),
-            "waveforms, length, rise or louder for images",
+            "waveforms, length, rise, louder or probe for images",
             "a recording: ww.data.load(…, signals=True)",
         )
         source = open_images(images, None)

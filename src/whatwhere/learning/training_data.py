@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images, load, load_for_training
-from whatwhere.data.cells import is_dataset, is_list_of_paths, picture_of_sample, stream_images
+from whatwhere.data.arrays import has_colours_last
+from whatwhere.data.cells import (
+    as_table,
+    is_list_of_pictures,
+    picture_of_sample,
+    stream_images,
+)
 from whatwhere.errors import EmptySet, ImageError, WhatwhereError, plural
 from whatwhere.inference.target import ImageSource, Target, make_target, scaled
 from whatwhere.latents import Latents
@@ -178,10 +184,17 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
     """Read paths, names and arrays as `Images`, or as signals for a model of signals; everything
     else as it is."""
     signals = spec is not None and spec.for_signals
-    if isinstance(images, str | Path) or is_dataset(images) or is_list_of_paths(images):
+    if (
+        isinstance(images, str | Path)
+        or as_table(images) is not None
+        or is_list_of_pictures(images)
+    ):
         return load_for_training(images, signals=signals)[0]
-    if isinstance(images, Tensor) and (images.ndim >= 4 or not signals):
-        return images
+    if isinstance(images, Tensor) and images.ndim == 4 and images.is_floating_point():
+        is_last = has_colours_last(images.shape) and (
+            spec is None or images.shape[1] != spec.channels
+        )
+        return load(images, allow_nan=True) if is_last else images
     if isinstance(images, np.ndarray | Tensor):
         return load(images, signals=signals and images.ndim < 4, allow_nan=signals)
     return images

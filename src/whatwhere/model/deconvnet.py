@@ -1,11 +1,14 @@
 """The deconvolutional network of the paper: v̂ = R p = F₁ U₁ F₂ U₂ … F_l U_l p."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,6 +19,9 @@ from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from whatwhere.model.solution import Solution
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -90,7 +96,7 @@ class DeconvNet:
         upward: Sequence[Tensor] | None = None,
         *,
         source: Path | None = None,
-    ) -> "DeconvNet":
+    ) -> DeconvNet:
         """Return a model with these filters, without projection. Shapes and dtypes must match the
         spec."""
         model = cls.__new__(cls)
@@ -135,14 +141,19 @@ class DeconvNet:
         """Raise an error that names the functions to call: a model is no network."""
         raise TypeError(
             "A DeconvNet is not called as a network is; its features come from inference. Write"
-            " ww.infer(model, images).features, or use ww.nn.SparseCode2d as a layer of a network."
+            " model.infer(images).features, or use ww.nn.SparseCode2d as a layer of a network."
         )
 
-    def infer(self, *images: object, **settings: object) -> NoReturn:
-        """Raise an error that names the function to call: inference knows models, not they it."""
-        raise TypeError(
-            "Inference is a function of the model and the images: write ww.infer(model, images)."
-        )
+    def infer(self, images: object, *how: object, **settings: object) -> Solution:
+        """Infer what and where of images: `ww.infer(model, images, …)`, with the same settings.
+
+        >>> model = ww.load("mnist")
+        >>> model.infer(ww.data.load("digits")[:1], steps=2).features.shape
+        torch.Size([1, 48, 10, 10])
+        """
+        # inference is built on the model, which knows it by name only
+        found: Solution = import_module("whatwhere.inference").infer(self, images, *how, **settings)
+        return found
 
     def parameters(self) -> NoReturn:
         """Raise an error that says how filters are learned."""
@@ -159,12 +170,12 @@ class DeconvNet:
         of unit length."""
         return _project(self.spec, k, f, self.connectivity[k - 1])
 
-    def with_filters(self, k: int, f: Tensor) -> "DeconvNet":
+    def with_filters(self, k: int, f: Tensor) -> DeconvNet:
         """Return the same model with other filters at layer k."""
         filters = [f if i == k else old for i, old in enumerate(self.filters, start=1)]
         return self.from_parts(self.spec, filters, self.connectivity)
 
-    def with_upward(self, filters: Sequence[Tensor] | None) -> "DeconvNet":
+    def with_upward(self, filters: Sequence[Tensor] | None) -> DeconvNet:
         """Return the same model with these filters on the pass up; None: with its own."""
         return self.from_parts(
             self.spec, self.filters, self.connectivity, filters, source=self.source
@@ -175,7 +186,7 @@ class DeconvNet:
         """Whether both passes have the same filters."""
         return self.upward is self.filters
 
-    def to(self, *args: object, **kwargs: object) -> "DeconvNet":
+    def to(self, *args: object, **kwargs: object) -> DeconvNet:
         """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
@@ -209,7 +220,7 @@ class DeconvNet:
         """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
-    def check_images(self, images: Tensor, values: "ValueRange | None" = None) -> None:
+    def check_images(self, images: Tensor, values: ValueRange | None = None) -> None:
         """Raise an ImageError for images that this model cannot explain.
 
         values  the smallest and the largest value of the images, where they are known already
@@ -245,7 +256,7 @@ class ValueRange(NamedTuple):
     highest: float
 
     @classmethod
-    def of(cls, x: Tensor) -> "ValueRange":
+    def of(cls, x: Tensor) -> ValueRange:
         """Return both in one pass, and for a GPU in one wait."""
         if x.numel() == 0:
             return cls(0.0, 0.0)

@@ -3,6 +3,8 @@
 A checksum covers the spec and every tensor.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """What an engine solves: one value, checked once when it is made."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -67,12 +69,12 @@ class Problem:
         object.__setattr__(self, "sized", replace(sized, pairs=True) if self.pairs else sized)
         check_latents(sized, self.latents, N)
 
-    def __getitem__(self, images: slice | Tensor) -> "Problem":
+    def __getitem__(self, images: slice | Tensor) -> Problem:
         """Return the same problem for some of the images."""
         mask = None if self.mask is None else self.mask[images]
         return replace(self, images=self.images[images], latents=self.latents[images], mask=mask)
 
-    def detach(self) -> "Problem":
+    def detach(self) -> Problem:
         """Return the same problem without gradients, which compiled engines do not compute."""
         mask = None if self.mask is None else self.mask.detach()
         return replace(
@@ -92,7 +94,7 @@ class Problem:
         return tuple(k for k in self.phase.update_pooling if layers[k - 1].pooling.moves)
 
     @property
-    def signal(self) -> Tensor:
+    def masked_target(self) -> Tensor:
         """M² ⊙ v, which is propagated up at the start: minus the gradient of the data term at p =
         0, over λ."""
         return masked(masked(self.images, self.mask), self.mask)

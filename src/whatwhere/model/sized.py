@@ -1,5 +1,7 @@
 """A model bound to images of one size: pooling regions, the two passes, the objective."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +77,7 @@ class SizedModel:
         """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
-    def to(self, *args: object, **kwargs: object) -> "SizedModel":
+    def to(self, *args: object, **kwargs: object) -> SizedModel:
         """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         tied = self.upward is self.filters
@@ -98,24 +100,23 @@ class SizedModel:
         return stages[::-1]
 
     def ascend(
-        self, signal: Tensor, weights: Sequence[Weights], start: int = 0
+        self, values: Tensor, weights: Sequence[Weights], start: int = 0
     ) -> tuple[Tensor, list[Tensor]]:
-        """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k
-        on the way."""
+        """Propagate values at layer `start` up: what arrives at the top, and at z_k on the way."""
         unpooled = []
         for k in range(start + 1, len(weights) + 1):
-            unpooled.append(convolve_up(signal, self.upward[k - 1]))
-            signal = weights[k - 1].pool(unpooled[-1])
-        return signal, unpooled
+            unpooled.append(convolve_up(values, self.upward[k - 1]))
+            values = weights[k - 1].pool(unpooled[-1])
+        return values, unpooled
 
     def reconstruct(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> Tensor:
         """R p: features of layer len(weights) down to layer `to` (0: the image)."""
         return self.descend(p, weights, to)[0]
 
-    def propagate(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
-        """Rᵀ e: a signal at layer `start` up to layer len(weights). With tied filters the adjoint
+    def propagate(self, values: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
+        """Rᵀ e: values at layer `start` up to layer len(weights). With tied filters the adjoint
         of `reconstruct`."""
-        return self.ascend(signal, weights, start)[0]
+        return self.ascend(values, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:
         """Return the images that latents reconstruct, [N, C, H, W]: R p, plus what the input stage
@@ -202,7 +203,7 @@ class LayerPlaces:
     reach: int
 
     @classmethod
-    def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
+    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
         """Return the places of the pixels (layer 0) and of every layer's features, along rows (axis
         0) or columns (1)."""
         places = [cls(1, 0.0, 1)]

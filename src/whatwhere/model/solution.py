@@ -1,5 +1,7 @@
 """The outcome of inference, and what every step measured."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -45,7 +47,17 @@ class Stats:
         first, last = (float(self.cost[t].double().mean()) for t in (0, -1))
         return f"Stats({T} steps of {plural(N, 'image')}, mean cost {first:.4g} → {last:.4g})"
 
-    def padded(self, steps: int) -> "Stats":
+    def _repr_html_(self) -> str:
+        """Show how the mean cost falls from its largest to its smallest value, under the line of
+        `repr`."""
+        costs = self.cost.detach().double().mean(1).cpu()
+        range_of_costs = (costs.max() - costs.min()).clamp(min=1e-12)
+        heights = (31 * (costs - costs.min()) / range_of_costs).round()
+        places = torch.linspace(0, len(heights) - 1, 96).round().long()
+        curve = (31 - torch.arange(32)[:, None] > heights[places]).float()
+        return notebook_strip(repr(self), [curve[None]])
+
+    def padded(self, steps: int) -> Stats:
         """Return a copy with this many steps: those that are added have size 0 and leave all
         measures as they were."""
         more = steps - len(self.step)
@@ -56,7 +68,7 @@ class Stats:
         step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
-    def of_images(self, images: Tensor) -> "Stats":
+    def of_images(self, images: Tensor) -> Stats:
         """Return the statistics of some images, chosen by a mask [N]."""
         return Stats(
             self.reconstruction[:, images],
@@ -65,7 +77,7 @@ class Stats:
             self.step[:, images],
         )
 
-    def put(self, images: Tensor, part: "Stats") -> "Stats":
+    def put(self, images: Tensor, part: Stats) -> Stats:
         """Return a copy with the statistics of some images, chosen by a mask [N], replaced."""
 
         def put(trace: Tensor, new: Tensor) -> Tensor:
@@ -79,7 +91,7 @@ class Stats:
         )
 
     @staticmethod
-    def cat(parts: "Sequence[Stats]") -> "Stats":
+    def cat(parts: Sequence[Stats]) -> Stats:
         """Join the statistics of several batches; with a tolerance, their numbers of steps
         differ."""
         if len(parts) == 1:
@@ -135,7 +147,7 @@ class Solution:
             raise InvalidImages("a solution without a decoder", "one that `infer` returned")
         return self.decoder
 
-    def to(self, *args: object, **kwargs: object) -> "Solution":
+    def to(self, *args: object, **kwargs: object) -> Solution:
         """Return the same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)

@@ -9,6 +9,8 @@ and    pool: p(j) = Σ_i w(i) z(i),      unpool: z(i) = Σ_j w(i) p(j)       (i 
 Positions outside the map have no weight: weights are normalised over the elements that exist.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """Gaussian pooling and unpooling as layers; signals [N, C, T] are images of height 1."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 

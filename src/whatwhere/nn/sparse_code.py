@@ -1,5 +1,7 @@
 """Inference of what and where as a layer of any network, with filters that are learned."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import torch
@@ -86,7 +88,7 @@ class SparseCode2d(UnrolledInference):
         inference: InferenceSpec | None = None,
         *,
         return_where: bool = False,
-    ) -> "SparseCode2d":
+    ) -> SparseCode2d:
         """Make a layer that starts with the filters of a trained model.
 
         >>> code = ww.nn.SparseCode2d.from_model(ww.load("mnist"), steps=3, return_where=True)
@@ -116,7 +118,9 @@ class SparseCode2d(UnrolledInference):
     @property
     def model(self) -> DeconvNet:
         """The model with the filters as they are used; gradients flow to the parameters."""
-        raw = DeconvNet.from_parts(self.model_spec, [*self.filters], self.connectivity)
+        # torch 2.11 cannot trace [*self.filters], and 2.7 not list(self.filters)
+        filters = [self.filters[k] for k in range(self.model_spec.depth)]
+        raw = DeconvNet.from_parts(self.model_spec, filters, self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
@@ -178,7 +182,7 @@ class SparseCode2d(UnrolledInference):
         return resolve("auto", problem, len(v))
 
     @torch.no_grad()
-    def project_(self) -> "SparseCode2d":
+    def project_(self) -> SparseCode2d:
         """Set the parameters to the filters that are used: masked, non-negative and of unit
         length."""
         for f, used in zip(self.filters, self.model.filters, strict=True):

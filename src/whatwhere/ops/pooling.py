@@ -263,10 +263,10 @@ def bound(pooling: PoolingParams, regions: Regions, moments: MomentFit) -> Pooli
 
 
 def fit(
-    kind: Pooling, signal: Tensor, regions: Regions, moments: MomentFit | None = None
+    kind: Pooling, arriving: Tensor, regions: Regions, moments: MomentFit | None = None
 ) -> PoolingParams:
-    """Compute the pooling variables that a kind of pooling chooses by the bottom-up signal at z."""
-    elements = gather(signal, regions)
+    """Compute the pooling variables that a kind of pooling chooses by what arrives at z."""
+    elements = gather(arriving, regions)
     return PoolingParams(*kind.fit(elements, regions.axes, moments or MomentFit()))
 
 

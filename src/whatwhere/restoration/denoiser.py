@@ -13,6 +13,8 @@ of s × s pixels, A is a product with the 2 × 2 blocks of a square, and B and C
 back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -125,7 +127,7 @@ class Denoiser:
         """The dtype of the pictures that it takes."""
         return self.levels.dtype
 
-    def to(self, device: torch.device | str) -> "Denoiser":
+    def to(self, device: torch.device | str) -> Denoiser:
         """The same on another device."""
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 

@@ -7,6 +7,8 @@ noise grows with the brightness. The same differences at half the size tell whet
 pixels have independent noise.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.data.arrays import is_one_picture
 from whatwhere.errors import ImageError, plural
 from whatwhere.restoration.camera import CameraSettings, camera_noise
 from whatwhere.restoration.correlation import difference, half_size, width_of
+from whatwhere.restoration.forms import open_form
 from whatwhere.restoration.noise import NO_NOISE, NoiseEstimate
 from whatwhere.restoration.white_noise import estimate_sigma, noise_of
 
@@ -126,14 +130,13 @@ class _Groups:
 _DEFAULT = EstimationSettings()
 
 
-def estimate_noise(
-    image: Tensor | Sequence[Tensor], settings: EstimationSettings = _DEFAULT
-) -> NoiseEstimate:
+def estimate_noise(image: object, settings: EstimationSettings = _DEFAULT) -> NoiseEstimate:
     """Estimate the noise of an image, or of several that were taken alike; it is taken to be the
     same in all channels.
 
-    image     floats [C, H, W] in any units; or a list of them, in the same units, of any sizes,
-              whose noise is one: dark and bright pictures then tell together how it grows
+    image     a picture, or several, as `denoise` takes them, in any units; a list may have pictures
+              of any sizes, and its tensors may be [C, H, W]. The noise of several is one: dark and
+              bright pictures then tell together how it grows
     settings  limits between noise and texture
 
     >>> noisy = [0.5 + 0.1 * torch.randn(1, 96, 96) for _ in range(4)]
@@ -144,7 +147,7 @@ def estimate_noise(
     >>> noise.source
     '4 pictures'
     """
-    given = [image] if isinstance(image, Tensor) else list(image)
+    given = _pictures(image)
     _check_alike(given)
     images = [part.detach().double().cpu() for each in given for part in _parts(each, settings)]
     pixels = sum(each[0].numel() for each in images)
@@ -164,6 +167,17 @@ def estimate_noise(
     noise = _in_units(found, low, scale, source, _error(pixels))
     # what tells correlated noise from texture asks for more than faint noise
     return noise if noise.correlation else replace(noise, removed=_worth(images, noise, settings))
+
+
+def _pictures(image: object) -> list[Tensor]:
+    """Return pictures [C, H, W] in their own units."""
+    if not isinstance(image, list | tuple):
+        return list(open_form(image).images)
+    pictures: list[Tensor] = []
+    for one in image:
+        is_open = isinstance(one, Tensor) and one.ndim == 3 and not is_one_picture(one.shape)
+        pictures += [one] if is_open else _pictures(one)
+    return pictures
 
 
 def _parts(image: Tensor, settings: EstimationSettings) -> list[Tensor]:

@@ -4,6 +4,8 @@ The graph has convolutions of 2 × 2 blocks of 8 × 8 pixels, soft thresholds, a
 may have any size.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from whatwhere.errors import MissingExtra
-from whatwhere.files import write_atomic
+from whatwhere.files import claim, write_atomic
 from whatwhere.restoration.denoiser import BLOCK, GREY, MARGIN, Denoiser, grid_places
 from whatwhere.restoration.settings import RestorationSpec
 
@@ -35,7 +37,7 @@ class _Graph:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, values: "ArrayLike", dtype: type = np.float32) -> str:
+    def constant(self, values: ArrayLike, dtype: type = np.float32) -> str:
         """Add numbers; return their name."""
         name = f"c{len(self.constants)}"
         array: np.ndarray = np.ascontiguousarray(np.asarray(values, dtype))
@@ -50,7 +52,11 @@ class _Graph:
 
 
 def save_onnx(
-    denoiser: Denoiser, path: "str | PathLike[str]", spec: RestorationSpec | None = None
+    denoiser: Denoiser,
+    path: str | PathLike[str],
+    spec: RestorationSpec | None = None,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a denoiser as an ONNX file.
 
@@ -58,9 +64,10 @@ def save_onnx(
     and `sigma`, [1], the standard deviation of its white noise from 2 to 75 of 255. Its output
     `clean` is [H, W], and equals `Denoiser.denoise` to 1e-3.
 
-    denoiser  such as `load_denoiser()`
-    path      the file to write
-    spec      settings; only `quality` counts, the number of shifts of the grid
+    denoiser   such as `load_denoiser()`
+    path       the file to write
+    spec       settings; only `quality` counts, the number of shifts of the grid
+    overwrite  replace a file that exists
 
     >>> import pathlib
     >>> import tempfile
@@ -103,6 +110,7 @@ def save_onnx(
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = 8
     onnx.checker.check_model(model)
+    claim([Path(path)], overwrite=overwrite)
     write_atomic(Path(path), model.SerializeToString())
 
 
@@ -214,7 +222,7 @@ def _filters(graph: _Graph, denoiser: Denoiser) -> _Filters:
     )
 
 
-def _steps(graph: _Graph, filters: "_Filters", y: str, t: list[str], g: str) -> str:
+def _steps(graph: _Graph, filters: _Filters, y: str, t: list[str], g: str) -> str:
     """Add the steps on blocks [1, s², h, w]."""
     groups, steps = len(filters.analysis), len(t)
     z = ""

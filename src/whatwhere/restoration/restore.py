@@ -1,6 +1,8 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -31,6 +33,7 @@ from whatwhere.restoration.noise import (
     is_level,
     read_noise,
 )
+from whatwhere.restoration.parts import restore_in_parts
 from whatwhere.restoration.planes import (
     Progress,
     plane_deviations,
@@ -126,9 +129,9 @@ def noise_of_image(
     if isinstance(given, NoiseEstimate):
         return given
     if given is None:
-        return estimate_noise(image)
+        return estimate_noise([image])
     counts = counts_noise(image, step)
-    seen = estimate_noise(image)
+    seen = estimate_noise([image])
     if seen.gain > 0 and not 1 / CONTRADICTION < seen.gain / counts.gain < CONTRADICTION:
         warn(
             f"You said that pixels count photons, so that a photon adds {counts.gain:.3g}. The"
@@ -148,6 +151,19 @@ def _signal_noise(given: NoiseEstimate | str | None) -> float | None:
 
 
 def _remove_noise(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    noises: list[NoiseEstimate],
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Images [N, C, H, W] without their noise, large ones in parts."""
+    return restore_in_parts(
+        lambda part, advance: _remove_noise_of_part(model, part, noises, spec, advance), y, progress
+    )
+
+
+def _remove_noise_of_part(
     model: Denoiser | Tensor,
     y: Tensor,
     noises: list[NoiseEstimate],

@@ -1,5 +1,7 @@
 """The table of events that `whatwhere events` writes, and reading it again."""
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import replace

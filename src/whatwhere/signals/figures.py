@@ -1,6 +1,8 @@
 """Figures of a recording: its waveforms as curves, the recording with its events and the residual,
 a raster, amplitudes and intervals; all in the recording's units."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

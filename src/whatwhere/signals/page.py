@@ -1,6 +1,8 @@
 """The page of a recording: a zoomable view of its events and its residual, on which events are
 accepted or rejected, without other files."""
 
+from __future__ import annotations
+
 import base64
 import io
 from dataclasses import dataclass

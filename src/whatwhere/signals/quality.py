@@ -1,5 +1,7 @@
 """The quality of each waveform of a recording, and waveforms that are merged or left out."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

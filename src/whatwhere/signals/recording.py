@@ -1,6 +1,9 @@
 """Recordings of one or more channels. Users see them as [N, C, T]; the model sees images of
 height 1."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
@@ -19,7 +22,7 @@ from whatwhere.data.images import (
     picture_of,
 )
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, plural, warn
+from whatwhere.errors import ImageError, plural, printable, warn
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -27,6 +30,22 @@ if TYPE_CHECKING:
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are checked at a time
+
+
+class UnusableRate(ImageError):
+    """A rate with which no sample has a time, such as 0, NaN or infinity.
+
+    name  of the recording
+    rate  samples per second, as a file or a caller gave it
+    """
+
+    def __init__(self, name: str, rate: float) -> None:
+        self.name = name
+        self.rate = rate
+        super().__init__(
+            f"{printable(name)} has a rate of {rate:g} Hz; expected a positive number of samples"
+            " per second. Correct it where it was given."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +79,12 @@ class Signals(Images):
     channel_names: tuple[str, ...] | None = None
     first: int = 0
     full_scale: float = 1.0
-    recorded_as: "Signals | None" = None
+    recorded_as: Signals | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None and not 0 < self.rate < math.inf:
+            raise UnusableRate(self.name, self.rate)
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
         if isinstance(rows, int | np.integer):
@@ -75,18 +99,18 @@ class Signals(Images):
         """Return one signal as a picture [C, 1, T] that is read window by window."""
         return PictureWindows(self, row)
 
-    def with_rate(self, rate: float | None) -> "Signals":
+    def with_rate(self, rate: float | None) -> Signals:
         """Return the same signals with this many samples per second, if a number is given."""
         return self if rate is None else replace(self, rate=float(rate))
 
-    def counted(self) -> "Signals":
+    def counted(self) -> Signals:
         """Return the same signals, whose heights are reported as the whole numbers of the file."""
         dtype = self.pixels.dtype
         if dtype.kind not in "iu":
             return self
         return replace(self, full_scale=float(np.iinfo(dtype).max) + (dtype.kind == "i"))
 
-    def between(self, start: float | None, end: float | None) -> "Signals":
+    def between(self, start: float | None, end: float | None) -> Signals:
         """Return the part of the signals from a time to another one, in seconds as in a table of
         events; None: from the beginning, or to the end.
 
@@ -138,7 +162,7 @@ class Signals(Images):
             parts.append("one gap" if gaps == 1 else f"{gaps:,} gaps")
         return ", ".join(parts)
 
-    def windows(self, size: int | None = None) -> "Signals":
+    def windows(self, size: int | None = None) -> Signals:
         """Cut the signals into windows of this many samples.
 
         size  None: windows to learn from, or short signals as they are
@@ -147,7 +171,7 @@ class Signals(Images):
 
     # What training asks of a recording: `learning.defaults.OwnSettings`
 
-    def choose_defaults(self, options: "RecordingOptions") -> "Defaults":
+    def choose_defaults(self, options: RecordingOptions) -> Defaults:
         """Choose the recipe and the waveforms to begin with from the recording."""
         from whatwhere.signals.training import choose_defaults
 

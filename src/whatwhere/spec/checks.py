@@ -13,6 +13,7 @@ import json
 import math
 import numbers
 import operator
+import re
 import types
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -109,6 +110,18 @@ def pair(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
+class _ShownType(str):
+    """A type as it is written in source, which `help` shows as it is."""
+
+    __repr__ = str.__str__
+
+
+def _shown(hint: object) -> _ShownType:
+    """Return a type without its range, and without the modules that its names come from."""
+    text = inspect.formatannotation(without_ranges(hint))
+    return _ShownType(re.sub(r"(?:\w+\.)+(?=\w)", "", text))
+
+
 class _ShownSignature:
     """The signature of a dataclass for help and editors: its types are shown without their
     ranges."""
@@ -116,8 +129,7 @@ class _ShownSignature:
     def __get__(self, spec: object, kind: type) -> inspect.Signature:
         own = inspect.signature(vars(kind)["__init__"])
         parameters = [
-            p.replace(annotation=without_ranges(p.annotation))
-            for p in list(own.parameters.values())[1:]
+            p.replace(annotation=_shown(p.annotation)) for p in list(own.parameters.values())[1:]
         ]
         return own.replace(parameters=parameters)
 

@@ -1,14 +1,23 @@
 """Reading docstrings, for the command line and for the reference: a setting is described once,
 where it is defined.
 
-A docstring is a summary, prose, and tables of names, one line each:
+A docstring has the style of NumPy: a summary, prose, and sections with an underline, whose entries
+are names and, indented below, what they are:
 
-    name, other   what they are; a line that is indented further
-                  continues the one before
+    Parameters
+    ----------
+    name, other
+        what they are
 
-Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stand in the same
-tables. Blocks that are indented by four or more are shown as they are. `>>>` begins an example in
-Python, `$` one in a shell.
+    Returns
+    -------
+    type
+        what it is
+
+Types of parameters are annotations, so the sections do not repeat them. A short table may also
+have a name and its text on one line, with two spaces (or ` : `) between them. Blocks that are
+indented by four or more are shown as they are. `>>>` begins an example in Python, `$` one in a
+shell.
 """
 
 import ast
@@ -21,7 +30,10 @@ from functools import cache
 from pathlib import Path
 
 _ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: {2,}| : )(\S.*)$")
+_NAMES = re.compile(r"^\*{0,2}\w+(?:, \*{0,2}\w+)*$")
 _UNDERLINE = re.compile(r"^-{4,}$")
+_TABLES = ("Parameters", "Examples")
+_RESULTS = ("Returns", "Yields")
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ def split(text: str) -> Iterator[list[str]]:
     """Split lines into blocks; empty lines separate them, and so does a heading with its
     underline."""
     block: list[str] = []
+    section = ""  # whose lines follow
     for line in text.splitlines():
         if line.strip() and not _UNDERLINE.match(line):
             block.append(line)
@@ -89,10 +102,17 @@ def split(text: str) -> Iterator[list[str]]:
             *before, heading = block
             if before:
                 yield before
-            block = [f"{heading}:"] if heading not in ("Parameters", "Examples") else []
+            section = heading
+            block = [f"{heading}:"] if heading not in (*_TABLES, *_RESULTS) else []
+        elif section in _RESULTS:
+            block[:1] = [section.lower()]  # in place of the type
+        if not _UNDERLINE.match(line):
+            section = ""
         if block:
             yield block
         block = []
+    if section in _RESULTS:
+        block[:1] = [section.lower()]
     if block:
         yield block
 
@@ -100,12 +120,14 @@ def split(text: str) -> Iterator[list[str]]:
 def table(block: list[str]) -> list[tuple[list[str], str]] | None:
     """Return the rows of a table as (names, text); None if the block is not a table."""
     rows: list[tuple[list[str], str]] = []
-    for line in block:
+    for line, below in zip(block, [*block[1:], ""], strict=True):
         entry = _ENTRY.match(line)
         if entry:
             rows.append((entry[1].split(", "), entry[2]))
+        elif _NAMES.match(line) and below.startswith("    "):
+            rows.append((line.split(", "), ""))
         elif rows and line.startswith("  "):
-            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}".strip())
         else:
             return None
     return rows or None

@@ -15,6 +15,8 @@ one with only that. Without `kind` the choice stays, and so do its settings that
 key that is not a setting raises an error that suggests the nearest one.
 """
 
+from __future__ import annotations
+
 import difflib
 import functools
 import json
@@ -191,7 +193,7 @@ def _parse_fields(
     return new
 
 
-def _fields_of(kind: type) -> "tuple[Field[object], ...]":
+def _fields_of(kind: type) -> tuple[Field[object], ...]:
     """Return the fields of a spec."""
     return fields(cast("type[DataclassInstance]", kind))
 
@@ -225,7 +227,7 @@ def to_toml(recipe: Recipe) -> str:
     return "\n".join(_lines(recipe, "")) + "\n"
 
 
-def _lines(spec: "DataclassInstance", path: str, header: str = "[{}]") -> list[str]:
+def _lines(spec: DataclassInstance, path: str, header: str = "[{}]") -> list[str]:
     plain = []
     tables = []
     for f in fields(spec):

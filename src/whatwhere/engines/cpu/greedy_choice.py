@@ -50,7 +50,7 @@ def is_sparse(problem: Problem, codes: SparseCodes = _SPARSE) -> bool:
 @torch.no_grad()
 def largest_correlations(problem: Problem) -> torch.Tensor:
     """max |Rᵀ M² v| of every signal, [N]."""
-    correlations = convolve_up(problem.signal, problem.model.filters[0]).flatten(1)
+    correlations = convolve_up(problem.masked_target, problem.model.filters[0]).flatten(1)
     if problem.model.spec.nonnegative:
         return correlations.amax(dim=1).clamp(min=0)
     return correlations.abs().amax(dim=1)

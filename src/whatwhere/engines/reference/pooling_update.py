@@ -31,30 +31,30 @@ def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[Pooli
         return known[: len(layers)]  # there is none left to fit
     if scales is None:
         scales = problem.spec.start_scales
-    signal = problem.signal
+    arriving = problem.masked_target
     thetas: list[PoolingParams] = []
     for k, layer in enumerate(layers, start=1):
         regions = model.regions[k - 1]
-        s = convolve_up(signal, model.upward[k - 1])
+        s = convolve_up(arriving, model.upward[k - 1])
         if layer.pooling.moves and k <= len(known):
             theta = known[k - 1]
         else:
             theta = fit(layer.pooling, s, regions, problem.spec.moments, scales(k))
         thetas.append(theta)
-        signal = ops.gaussian_weights(theta, regions).pool(s)
+        arriving = ops.gaussian_weights(theta, regions).pool(s)
     return tuple(thetas)
 
 
 def fit(
     kind: Pooling,
-    signal: Tensor,
+    arriving: Tensor,
     regions: ops.Regions,
     moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
-    """Return the pooling variables that a bottom-up signal at z suggests; those that move are
+    """Return the pooling variables suggested by what arrives at z from below; those that move are
     multiplied by `scales`."""
-    theta = ops.fit(kind, signal, regions, moments)
+    theta = ops.fit(kind, arriving, regions, moments)
     unscaled = isinstance(scales[0], float) and scales == (1.0, 1.0)
     if unscaled or not kind.moves:
         return theta
