@@ -83,7 +83,7 @@ def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as api:
         launched = api.chromium.launch(
             executable_path=found,
-            args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", *__import__("os").environ.get("XARGS","").split()],
+            args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"],
         )
         yield launched
         launched.close()
