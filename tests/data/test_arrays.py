@@ -186,17 +186,17 @@ def test_the_axis_of_the_channels_can_be_stated() -> None:
 def test_a_large_array_takes_little_memory(
     tmp_path: Path, dtype: str, fortran: bool, little_memory
 ) -> None:
-    """A sparse file of 128 MB: opening one of bytes reads nothing, floats are checked batch by
+    """A sparse file of 256 MB: opening one of bytes reads nothing, floats are checked batch by
     batch."""
     with limited(batch=1 << 22):
         itemsize = np.dtype(dtype).itemsize
-        shape = ((1 << 27) // itemsize // 1024 + 1, 32, 32)
+        shape = ((1 << 28) // itemsize // 1024 + 1, 32, 32)
         with open(tmp_path / "a.npy", "wb") as file:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": dtype, "fortran_order": fortran, "shape": shape}
             )
             file.truncate(file.tell() + itemsize * int(np.prod(shape)))
-        with little_memory(32 << 20):
+        with little_memory(64 << 20):
             assert load(tmp_path / "a.npy")[5:8].sum() == 0
 
 
