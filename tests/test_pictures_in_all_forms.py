@@ -16,7 +16,7 @@ pytest.importorskip("sklearn")
 pillow = pytest.importorskip("PIL.Image")
 
 SIDE = 12
-N = 3
+N = 4
 FEW = ww.InferenceSpec(steps=1)
 SHORT = {
     "model.layers": [{"maps": 2, "filter_size": 3}],
