@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
-PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
+PIP_FLAGS := --constraint .ci/newest.txt $(if $(CI),--constraint .ci/no-cuda.txt)
 
 .PHONY: suite collect demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
@@ -13,14 +13,15 @@ demo: $(VENV)/.demo
 reproduce: $(VENV)/.demo
 	$(BIN)/python -m reproduction all report
 
-# What fails within seconds comes first; the types are checked next to the compilation of what the tests run.
+# What fails within seconds comes first, then what the tests run is compiled, the longest first. The types are checked
+# next to the tests, some of which wait for a browser or another process.
 # Bytecode is written even where PYTHONDONTWRITEBYTECODE is set: it saves every process that tests start a second.
-MACHINE_CODE := $(addprefix machine-code-,float32 float64 restoration pooling)
+MACHINE_CODE := $(addprefix machine-code-,float32 float64 pooling restoration)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 --output-sync lint imports
-	$(MAKE) --jobs 2 --output-sync types $(MACHINE_CODE) collect
-	$(MAKE) suite
+	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE) collect
+	$(MAKE) --jobs 2 types suite
 
 # Every test once, without running it: the bytecode of tests is then written once, not by each worker.
 collect: $(VENV)/.dev
@@ -70,8 +71,8 @@ docs: $(VENV)/.docs $(VENV)/.dev
 	npm install --silent --prefix docs/browser # onnxruntime-web, for the page that removes noise in a browser
 	$(BIN)/python docs/browser_page.py docs/_build/html/browser
 
-# The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the
-# source distribution runs its own tests.
+# The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there (every
+# command's help, a small walk, the demo). Then the source distribution runs its own tests.
 package: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build
@@ -79,6 +80,7 @@ package: $(VENV)/.dev
 	test -z "$$(find dist -name '*.whl' -size +5000k)"
 	$(PYTHON) -m venv dist/empty
 	dist/empty/bin/python -m pip install --quiet $(PIP_FLAGS) "$$(echo dist/*.whl)[all]"
+	dist/empty/bin/python tests/installed.py dist
 	cd dist && empty/bin/whatwhere demo
 	tar -xzf dist/*.tar.gz -C dist
 	cd dist/whatwhere-*/ && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -n 2 --dist worksteal

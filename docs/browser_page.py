@@ -36,7 +36,9 @@ def make_page(folder: Path, runtime: Path = RUNTIME, quality: int = 16) -> None:
     for file in (*(SOURCE / name for name in PAGE), *parts):
         shutil.copyfile(file, folder / file.name)
     spec = ww.restoration.RestorationSpec(quality=quality)
-    ww.restoration.save_onnx(ww.restoration.load_denoiser(), folder / "denoiser.onnx", spec)
+    ww.restoration.save_onnx(
+        ww.restoration.load_denoiser(), folder / "denoiser.onnx", spec, overwrite=True
+    )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 EXCEPTIONS = {
     "benchmarks/defects/unseen.py": "compares evidence of our own, of a network and of both",
     "benchmarks/house/decodings.py": "it counts calls of the functions that decode",
+    "benchmarks/labels/after_a_label.py": "what the labelling page does after a label, without it",
     "benchmarks/labels/any_folder_rows.py": "describes pictures as `label` does",
     "benchmarks/labels/any_folder_test.py": "describes pictures as `label` does",
     "benchmarks/labels/few_labels_tables.py": "joins rows as the tables before it",

@@ -3,14 +3,12 @@
 import io
 import re
 import time
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from whatwhere import progress
 from whatwhere.commands.outputs import Stages
-from whatwhere.progress import Pace
+from whatwhere.progress import Pace, time_left
 
 
 class Clock:
@@ -24,17 +22,10 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of `progress`."""
-    clock = Clock()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock.monotonic))
-    return clock
-
-
-def test_the_first_pieces_do_not_count_for_the_time_that_is_left(clock: Clock) -> None:
+def test_the_first_pieces_do_not_count_for_the_time_that_is_left() -> None:
     """They took 24 s, because they include compiling; each of the others takes 0.5 s."""
-    pace = Pace(126)
+    clock = Clock()
+    pace = Pace(126, now=clock.monotonic)
     clock.now = 24.0
     pace.add(0)
     pace.add(1)
@@ -48,8 +39,9 @@ def test_the_first_pieces_do_not_count_for_the_time_that_is_left(clock: Clock) -
     assert (pace.done, pace.rate, pace.time_left) == (8, "2/s", "59 s left")
 
 
-def test_of_slow_pieces_the_time_is_known_after_ten_seconds(clock: Clock) -> None:
-    pace = Pace(1000, done=100)
+def test_of_slow_pieces_the_time_is_known_after_ten_seconds() -> None:
+    clock = Clock()
+    pace = Pace(1000, 100, clock.monotonic)
     pace.add(1)
     clock.now = 9.0
     pace.add(3)
@@ -59,14 +51,33 @@ def test_of_slow_pieces_the_time_is_known_after_ten_seconds(clock: Clock) -> Non
     assert (pace.rate, pace.time_left) == ("0.4/s", "37 min left")
 
 
-def test_the_time_is_known_after_a_twentieth_of_the_pieces(clock: Clock) -> None:
-    pace = Pace(100)
+def test_the_time_is_known_after_a_twentieth_of_the_pieces() -> None:
+    clock = Clock()
+    pace = Pace(100, now=clock.monotonic)
     pace.add(1)
     clock.now = 1.0
     pace.add(4)
     assert pace.time_left == ""
     pace.add(1)
     assert (pace.rate, pace.time_left) == ("5/s", "19 s left")
+
+
+def test_work_that_is_not_done_never_takes_0_s() -> None:
+    assert [time_left(seconds) for seconds in (0.0, 0.4, 1.4, 119.4)] == [
+        "1 s left",
+        "1 s left",
+        "1 s left",
+        "119 s left",
+    ]
+    clock = Clock()
+    pace = Pace(40, now=clock.monotonic)
+    said = []
+    while pace.done < pace.total:
+        pace.add(1)
+        clock.now += 0.01
+        said.append(pace.time_left)
+    assert set(said) == {"", "1 s left"}
+    assert said[-1] == "", "all is done"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 140])

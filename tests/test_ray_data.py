@@ -170,9 +170,11 @@ def a_folder(place: Path, pictures: np.ndarray) -> Path:
 
 
 @pytest.mark.slow
-def test_a_real_ray_with_killed_workers_gives_the_result_of_one_process(run, tmp_path, monkeypatch):
-    """Pictures of a folder, and the same as the bytes of files in Parquet; one of the two workers
-    is killed each time."""
+def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
+    run, tmp_path, monkeypatch
+):
+    """Pictures of a folder, and the same as the bytes of files in Parquet, in one dataset, so that
+    the workers start once; one of the two is killed."""
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     data = pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
     arrow = pytest.importorskip("pyarrow")
@@ -181,41 +183,38 @@ def test_a_real_ray_with_killed_workers_gives_the_result_of_one_process(run, tmp
     folder = a_folder(tmp_path / "pictures", bars)
     files = sorted(folder.glob("*.png"))
     cells = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
-    table = arrow.table({"image": cells, "path": [str(file) for file in files]})
+    table = arrow.table({"image": cells, "path": [f"parquet/{file.name}" for file in files]})
     parquet.write_table(table, tmp_path / "pictures.parquet")
     # workers wait for all other programs otherwise, such as other tests
     monkeypatch.setenv("RAY_worker_niceness", "0")
-    # two for the workers, others for what reads and writes
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-    blocks = {"override_num_blocks": 6}
+    # two for the workers, one for what reads and writes; each starts a process
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     try:
-        sources = {
-            "folder": data.read_images(str(folder), mode="L", include_paths=True, **blocks),
-            "parquet": data.read_parquet(str(tmp_path / "pictures.parquet"), **blocks),
-        }
-        for name, pictures in sources.items():
-            settings = {"flag": str(tmp_path / f"{name} killed"), "model": str(run), "spec": SPEC}
-            coded = pictures.map_batches(
-                killed_once(),
-                fn_constructor_kwargs=settings | PLAIN,
-                batch_size=4,
-                concurrency=2,
-            )
-            coded.write_parquet(str(tmp_path / name), concurrency=1)
+        arrays = data.read_images(str(folder), mode="L", include_paths=True, override_num_blocks=6)
+        both = arrays.union(data.read_parquet(str(tmp_path / "pictures.parquet")))
+        settings = {"flag": str(tmp_path / "killed"), "model": str(run), "spec": SPEC}
+        coded = both.map_batches(
+            killed_once(),
+            fn_constructor_kwargs=settings | PLAIN,
+            batch_size=None,  # a batch has arrays or bytes
+            concurrency=2,
+        )
+        coded.write_parquet(str(tmp_path / "codes"), concurrency=1)
     finally:
         ray.shutdown()
+    assert (tmp_path / "killed").exists(), "no worker was killed"
     alone = Encode(run, SPEC, **PLAIN)({"image": bars})
-    for name in sources:
-        assert (tmp_path / f"{name} killed").exists(), "no worker was killed"
-        rows = parquet.read_table(tmp_path / name).to_pylist()
-        found = {int(Path(row["path"]).stem): row for row in rows}
-        assert len(rows) == 24
-        assert sorted(found) == list(range(24))
-        for number, row in found.items():
-            assert list(row["features_indices"]) == alone["features_indices"][number].tolist()
-            np.testing.assert_allclose(
-                row["features_values"], alone["features_values"][number], atol=1e-6
-            )
+    rows = parquet.read_table(tmp_path / "codes").to_pylist()
+    found = {row["path"]: row for row in rows}
+    names = [str(file) for file in files] + [f"parquet/{file.name}" for file in files]
+    assert len(rows) == len(found) == 48
+    assert sorted(found) == sorted(names)
+    for path, row in found.items():
+        number = int(Path(path).stem)
+        assert list(row["features_indices"]) == alone["features_indices"][number].tolist()
+        np.testing.assert_allclose(
+            row["features_values"], alone["features_values"][number], atol=1e-6
+        )
 
 
 def test_scores_are_those_of_the_detector(tmp_path):

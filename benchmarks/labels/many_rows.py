@@ -1,21 +1,23 @@
 """Time, memory and recall of the graph of many rows, and of its update with one more label.
 
-    python -m benchmarks.labels.many_rows DATA COUNT [COUNT ...] [--out FILE.json] [--peers]
+    python -m benchmarks.labels.many_rows DATA COUNT [COUNT ...] [--out FILE.json] [--cores N]
 
 DATA is a folder with MNIST and Fashion-MNIST (`mnist`, `fashion-mnist`). COUNT rows of 400 columns
 are digits and clothes (the training images, or the test images if only these are there), each
 shifted by up to four pixels so that most differ, less their mean, in their first 400 principal
 directions, of unit length. Peers are the exact search, and PyNNDescent and hnswlib, if they are
 installed, with the settings of their documentation, on one core; recall is that of ten neighbours.
+The rows are made on all cores; then the program is bound to N of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ import torch.nn.functional as F
 import whatwhere as ww
 from whatwhere.classification.cell_index import CellSettings
 from whatwhere.classification.neighbours import Neighbours
+from whatwhere.progress import no_op
 
 COLUMNS = 400
 NEIGHBOURS = 10
@@ -78,16 +81,30 @@ def peak_memory() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2)
 
 
-def measure(data: Path, count: int) -> Iterator[dict[str, Any]]:
+def bind(cores: int | None) -> None:
+    """Bind this program to some cores from here on; None leaves all of them."""
+    if cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        torch.set_num_threads(cores)
+
+
+def measure(data: Path, count: int, cores: int | None) -> Iterator[dict[str, Any]]:
     """Measure the graph of so many rows, then labels that change; yield what is known so far."""
     rows, y = rows_and_classes(data, count)
+    bind(cores)
     found: dict[str, Any] = {"rows": count, "memory of the rows alone": peak_memory()}
     X = rows.numpy()
     generator = np.random.default_rng(0)
     labelled = [generator.choice(np.flatnonzero(y == label)) for label in range(20)]
     given = np.full(count, -1)
     given[labelled] = y[labelled]
-    classifier = ww.GraphClassifier()
+
+    @contextmanager
+    def stage(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        with timed(found, title):
+            yield no_op
+
+    classifier = ww.GraphClassifier(stage=stage)
     with timed(found, "graph and 20 labels"):
         classifier.fit(X, given)
     index = classifier.neighbours_.index
@@ -114,9 +131,10 @@ def measure(data: Path, count: int) -> Iterator[dict[str, Any]]:
     yield found
 
 
-def peers(data: Path, count: int) -> Iterator[dict[str, Any]]:
+def peers(data: Path, count: int, cores: int | None) -> Iterator[dict[str, Any]]:
     """Measure recall and time of the index of this program, and of others."""
     rows, _ = rows_and_classes(data, count)
+    bind(cores)
     X = rows.numpy()
     times: dict[str, Any] = {"rows": count}
     numbers: dict[str, torch.Tensor] = {}
@@ -157,12 +175,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("counts", type=int, nargs="+")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--cores", type=int, help="cores that the program is bound to")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     for count in options.counts:
         name = f"{count}{' peers' if options.peers else ''}"
-        for found in (peers if options.peers else measure)(options.data, count):
+        for found in (peers if options.peers else measure)(options.data, count, options.cores):
             results[name] = found | {"threads": torch.get_num_threads()}
             options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             print(results[name], flush=True)

@@ -61,18 +61,29 @@ def run_of(name: str) -> Any:
     return ww.learning.TrainedRun("mnist", recipe, steps.model_for(model))
 
 
+def rows_of_images(name: str, data: Path) -> dict[str, np.ndarray]:
+    """The rows of all training images and of test images, and their classes; made once, so that
+    versions that are compared have the same rows."""
+    kept = data / f"{name}.rows.npz"
+    if not kept.exists():
+        images, labels = images_and_labels(data, "train")
+        new, new_labels = images_and_labels(data, "t10k")
+        pictures = ww.data.load(images)
+        some = pictures.subset(np.linspace(0, len(pictures) - 1, 1000).astype(int))
+        options = Execution(device=DEVICE)
+        describe, _ = describe_pictures(some, run_of(name), Distortions(), options, None, no_stage)
+        starts = range(0, len(pictures), 5000)
+        parts = [pictures.subset(range(i, min(i + 5000, len(pictures)))) for i in starts]
+        rows = torch.cat([describe(part).float().cpu() for part in parts]).numpy()
+        new_rows = describe(ww.data.load(new)).float().cpu().numpy()
+        np.savez(kept, rows=rows, labels=labels, new_rows=new_rows, new_labels=new_labels)
+    return dict(np.load(kept))
+
+
 def of_images(name: str, data: Path) -> Iterator[dict[str, Any]]:
     """Errors in the graph of all training images, and of test images, in %."""
-    images, labels = images_and_labels(data, "train")
-    new, new_labels = images_and_labels(data, "t10k")
-    pictures = ww.data.load(images)
-    some = pictures.subset(np.linspace(0, len(pictures) - 1, 1000).astype(int))
-    options = Execution(device=DEVICE)
-    describe, _ = describe_pictures(some, run_of(name), Distortions(), options, None, no_stage)
-    starts = range(0, len(pictures), 5000)
-    parts = [pictures.subset(range(i, min(i + 5000, len(pictures)))) for i in starts]
-    rows = torch.cat([describe(part).float().cpu() for part in parts]).numpy()
-    new_rows = describe(ww.data.load(new)).float().cpu().numpy()
+    described = rows_of_images(name, data)
+    rows, labels = described["rows"], described["labels"]
     graph = ww.GraphClassifier().fit(rows, labels)
     for draw in range(DRAWS):
         for prior, count in ((None, 10), ("uniform", 10), (None, 100), ("uniform", 100)):
@@ -85,7 +96,8 @@ def of_images(name: str, data: Path) -> Iterator[dict[str, Any]]:
             seconds = round(time.time() - start, 2)
             rest = given == -1
             wrong = 100 * float(np.mean(graph.transduction_[rest] != labels[rest]))
-            of_new = 100 * float(np.mean(graph.predict(new_rows) != new_labels))
+            found = graph.predict(described["new_rows"])
+            of_new = 100 * float(np.mean(found != described["new_labels"]))
             line = {"prior": prior, "labels": count, "draw": draw, "seconds": seconds}
             yield line | {"graph": round(wrong, 3), "new": round(of_new, 3)}
 

@@ -104,19 +104,19 @@ def direction_up(p: Tensor, direction: Tensor) -> Tensor:
 
 
 class Network(nn.Module):
-    """Three levels down and up again, with one of the `WAYS`."""
+    """Three levels down and up again, with one of the `WAYS`: channels of a picture → maps."""
 
-    def __init__(self, way: str) -> None:
+    def __init__(self, way: str, channels: int = 1, maps: int = 4) -> None:
         super().__init__()
         self.way = way
-        widths = (1, *CHANNELS)
+        widths = (channels, *CHANNELS)
         self.handed = {"skip": None, "where, one channel": 1, "skip, one channel": 1}.get(way, 0)
         self.down = nn.ModuleList(
             nn.Conv2d(below, above, 5, padding=2) for below, above in itertools.pairwise(widths)
         )
         self.middle = nn.Conv2d(CHANNELS[-1], CHANNELS[-1], 5, padding=2)
         extra = [width if self.handed is None else self.handed for width in CHANNELS]
-        outputs = (4, *CHANNELS)
+        outputs = (maps, *CHANNELS)
         self.up = nn.ModuleList(
             nn.Conv2d(outputs[k + 1] + extra[k], outputs[k], 5, padding=2) for k in range(3)
         )

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -61,16 +60,9 @@ def traces(file: Path) -> Iterator[Trace]:
 
 
 def by_commands(trace: Trace, options: tuple[str, ...] = ()) -> np.ndarray:
-    from benchmarks.signals.recordings import run_command
+    from benchmarks.signals.recordings import table_by_commands
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = f"{folder}/trace.npy"
-        np.save(file, trace.values.astype(np.float32))
-        rate = ["--rate", str(trace.rate), "--quiet"]
-        run_command("train", file, "--out", f"{folder}/run", *rate, *options)
-        run_command("events", file, f"{folder}/run", "--out", f"{folder}/events.csv", *rate)
-        table = np.atleast_1d(np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True))
-    return np.sort(table["onset_seconds"])
+    return np.sort(table_by_commands(trace.values, trace.rate, *options)["onset_seconds"])
 
 
 def by_derivative(trace: Trace) -> np.ndarray:

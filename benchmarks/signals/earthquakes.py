@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -44,15 +43,9 @@ def group_of(files: list[Path], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_commands(recordings: np.ndarray) -> list[np.ndarray]:
-    from benchmarks.signals.recordings import run_command
+    from benchmarks.signals.recordings import table_by_commands
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = f"{folder}/quakes.npy"
-        np.save(file, recordings)
-        rate = ["--rate", str(RATE), "--quiet"]
-        run_command("train", file, "--out", f"{folder}/run", "--louder", "2s", *rate)
-        run_command("events", file, f"{folder}/run", "--out", f"{folder}/events.csv", *rate)
-        table = np.atleast_1d(np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True))
+    table = table_by_commands(recordings, RATE, "--louder", "2s")
     return [table["onset_seconds"][table["signal"] == n] for n in range(len(recordings))]
 
 

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -42,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.machine import machine
-from benchmarks.signals.recordings import match, run_command
+from benchmarks.signals.recordings import match, table_by_commands
 
 NEAR = 0.075  # seconds between two detections of one beat
 BURST = 2.0  # seconds without an event that end a burst
@@ -307,14 +306,8 @@ RECORDINGS: dict[str, Callable[[], Recorded]] = {
 }
 
 
-def by_commands(given: Recorded, folder: Path) -> Table:
-    file = folder / "recording.npy"
-    np.save(file, given.values.astype(np.float32))
-    run = str(folder / "run")
-    run_command("train", str(file), "--rate", str(given.rate), "--out", run, "--quiet")
-    run_command("events", str(file), run, "--out", str(folder / "events.csv"))
-    table = np.genfromtxt(folder / "events.csv", delimiter=",", names=True)
-    table = np.atleast_1d(table)
+def by_commands(given: Recorded) -> Table:
+    table = table_by_commands(given.values, given.rate)
     return Table(table["seconds"], table["waveform"].astype(int), table["amplitude"])
 
 
@@ -327,12 +320,12 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for name in args.names:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             given = RECORDINGS[name]()
             begun = time.perf_counter()
             begun_processor = time.process_time()
-            found = by_commands(given, Path(folder))
+            found = by_commands(given)
             seconds = time.perf_counter() - begun
             processor_seconds = time.process_time() - begun_processor
             counts = np.bincount(found.waveform).tolist() if len(found.waveform) else []

@@ -74,6 +74,17 @@ def by_commands(given: Recording, folder: Path) -> Found:
     return Found(table["seconds"] * given.scene.rate, table["waveform"].astype(int))
 
 
+def table_by_commands(values: np.ndarray, rate: float, *options: str) -> np.ndarray:
+    """The table of events of an array of a recording, by `train` with some options and `events`."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, run, out = f"{folder}/recording.npy", f"{folder}/run", f"{folder}/events.csv"
+        np.save(file, values.astype(np.float32))
+        given = ["--rate", str(rate), "--quiet"]
+        run_command("train", file, "--out", run, *given, *options)
+        run_command("events", file, run, "--out", out, *given)
+        return np.atleast_1d(np.genfromtxt(out, delimiter=",", names=True))
+
+
 def run_command(*words: str) -> None:
     from typer.testing import CliRunner
 

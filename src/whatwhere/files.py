@@ -517,14 +517,16 @@ def input_files(*sources: str | Path | None) -> list[Path]:
 
 
 def _check_distinct(paths: list[Path]) -> None:
-    """Raise a RunError where two results have the same file."""
-    doubled = [path for path, count in Counter(paths).items() if count > 1]
+    """Raise a RunError where two results have the same file, however it is called."""
+    folders = {folder: os.path.realpath(folder) for folder in {path.parent for path in paths}}
+    files = Counter((folders[path.parent], path.name) for path in paths)
+    doubled = [path for path in paths if files[folders[path.parent], path.name] > 1]
     if doubled:
         raise CannotWrite(
             doubled[0],
             "twice",
-            f"Two results would have the same name, {printable(doubled[0])}. Rename one of their"
-            " sources.",
+            f"Two results would have the same name, {printable(doubled[0])}. Choose another path,"
+            " or rename one of their sources.",
         )
 
 

@@ -22,9 +22,9 @@ def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], N
 
 
 def time_left(seconds: float) -> str:
-    """Return a time that is left, in words."""
+    """Return a time that is left, in words; work that is not done takes a second at least."""
     if seconds < 120:
-        return f"{seconds:.0f} s left"
+        return f"{max(1, round(seconds))} s left"
     return f"{seconds / 60:,.0f} min left"
 
 
@@ -37,10 +37,12 @@ class Pace:
 
     total  number of pieces of the stage
     done   number of pieces that are done
+    now    the time in seconds
     """
 
     total: int
     done: int = 0
+    now: Callable[[], float] = time.monotonic
     _first_done: int = field(default=0, init=False)
     _first_time: float | None = field(default=None, init=False)
 
@@ -48,7 +50,7 @@ class Pace:
         """Count pieces that were just done."""
         self.done += pieces
         if self._first_time is None and pieces > 0:
-            self._first_time = time.monotonic()
+            self._first_time = self.now()
             self._first_done = self.done
 
     @property
@@ -57,7 +59,7 @@ class Pace:
         if self._first_time is None:
             return None
         pieces = self.done - self._first_done
-        seconds = time.monotonic() - self._first_time
+        seconds = self.now() - self._first_time
         is_enough = pieces >= self.total / 20 or seconds >= 10
         if pieces == 0 or not is_enough:
             return None
@@ -73,8 +75,8 @@ class Pace:
 
     @property
     def time_left(self) -> str:
-        """The time that is left, in words; '' if it is not known yet."""
+        """The time that is left, in words; '' if it is not known yet, or all is done."""
         per_second = self.per_second
-        if per_second is None:
+        if per_second is None or self.done >= self.total:
             return ""
         return time_left((self.total - self.done) / per_second)

@@ -12,6 +12,7 @@ from whatwhere.anomaly.evidence import (
     EvidenceSpec,
     ExpectedEvidence,
     Gaussian,
+    Kind,
     _band_differences,
     _border_distance,
     _largest_difference,
@@ -228,17 +229,19 @@ def test_neighbours_predict_a_place_of_normal_pictures() -> None:
 
 
 def test_of_kinds_of_one_sort_the_larger_counts() -> None:
-    evidence = torch.tensor(
-        [[1.0, 1.0], [1.2, 3.0], [0.3, 0.3], [0.0, 0.0], [2.0, 2.0], [2.5, 1.0]]
-    )
-    kinds = dict.fromkeys(
-        ["spots", "curves", "texture", "neighbours", "rows", "columns"], (1.0, 1.0)
-    )
-    # a curve counts by what exceeds 0.5
-    expected = torch.tensor([[1.0, 2.5], [0.3, 0.3], [0.0, 0.0], [2.5, 2.0]])
+    kinds = {
+        "spots": Kind(sort="marks"),
+        "curves": Kind(sort="marks", in_score=2.0, usual=0.5),
+        "texture": Kind(quantile=0.9, weight=0.1),  # these two make evidence, not scores
+        "rows": Kind(sort="bands"),
+        "columns": Kind(sort="bands"),
+    }
+    evidence = torch.tensor([[1.0, 1.0], [0.6, 3.0], [0.3, 0.3], [2.0, 2.0], [2.5, 1.0]])
+    expected = torch.tensor([[1.0, 5.5], [0.3, 0.3], [2.5, 2.0]])
     torch.testing.assert_close(what_counts(evidence, kinds), expected)
-    without = {kind: kinds[kind] for kind in ("spots", "texture")}
-    torch.testing.assert_close(what_counts(evidence[[0, 2]], without), evidence[[0, 2]])
+    alone = {kind: kinds[kind] for kind in ("curves", "texture")}
+    expected = torch.tensor([[0.7, 5.5], [0.3, 0.3]])
+    torch.testing.assert_close(what_counts(evidence[1:3], alone), expected)
 
 
 def test_units_and_the_soft_maximum() -> None:

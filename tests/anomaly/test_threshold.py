@@ -1,9 +1,11 @@
 """Thresholds: the promised rate of false alarms, odd pictures among normal ones, a few defects."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import whatwhere as ww
 from surfaces import scratched, surface
@@ -13,6 +15,7 @@ from whatwhere.anomaly.threshold import (
     choose_threshold,
     expected_recall,
     far_above,
+    pictures_alike,
     pictures_needed,
     rate_interval,
     read_share,
@@ -46,6 +49,42 @@ def test_the_interval_allows_for_normal_pictures_that_were_left_out() -> None:
         inside.append(low <= 1 - chosen.value <= high)
     assert np.mean(inside) > 0.94
     assert choose_threshold(scores, 0.05).interval[1] < high
+
+
+@pytest.mark.parametrize(("groups", "of", "likeness"), [(90, 1, 0.0), (15, 6, 0.5), (15, 6, 0.9)])
+def test_the_interval_allows_for_pictures_that_are_alike(
+    groups: int, of: int, likeness: float
+) -> None:
+    """Scores of groups that follow each other, with a heavy tail whose largest are left out."""
+    generator = np.random.default_rng(0)
+    inside, plain = [], []
+    for _ in range(120):
+        shared = np.repeat(generator.normal(size=groups), of)
+        own = generator.normal(size=groups * of)
+        logs = math.sqrt(likeness) * shared + math.sqrt(1 - likeness) * own
+        far = far_above(np.exp(logs))
+        scores = np.delete(np.exp(logs), far)
+        alike = pictures_alike(np.exp(logs))
+        chosen = choose_threshold(scores, 0.05, len(far), alike)
+        rate = norm.sf(math.log(chosen.value))
+        inside.append(chosen.interval[0] <= rate <= chosen.interval[1])
+        low, high = choose_threshold(scores, 0.05, len(far)).interval
+        plain.append(low <= rate <= high)
+    assert np.mean(inside) > 0.92
+    assert (np.mean(plain) < 0.9) == (of > 1)  # without it, the promise is broken
+
+
+def test_how_many_pictures_count_as_one() -> None:
+    generator = np.random.default_rng(0)
+    found = [pictures_alike(generator.normal(size=100)) for _ in range(200)]
+    assert np.mean(found) < 1.25
+    same = [pictures_alike(np.repeat(generator.normal(size=40), 5)) for _ in range(50)]
+    assert np.mean(same) == pytest.approx(5, rel=0.2)
+    assert pictures_alike(np.zeros(20)) == pictures_alike(np.zeros(1)) == 1.0
+    # 12 pictures of 3 parts: at most one of four new parts is promised
+    few = choose_threshold(generator.random(12), 0.05, alike=4.0)
+    assert few.false_alarms == 4 / 13
+    assert few.interval[1] > 0.5
 
 
 def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
@@ -86,7 +125,8 @@ def test_the_detector_names_odd_pictures_and_chooses_the_threshold_without_them(
     assert odd.others == 22
     assert odd.threshold.value > detector.threshold_.value + 1
     others = np.delete(detector.normal_scores_, [5, 11])
-    assert detector.threshold_ == choose_threshold(others, 0.05, trimmed=2)
+    alike = pictures_alike(detector.normal_scores_)
+    assert detector.threshold_ == choose_threshold(others, 0.05, trimmed=2, alike=alike)
     trusted = ww.AnomalyDetector(trusted=True).fit(normal)
     assert trusted.threshold_ == odd.threshold
     without = ww.AnomalyDetector(contamination=odd.contamination).fit(normal)
@@ -127,7 +167,7 @@ def test_defects_choose_the_threshold_and_the_file_keeps_it(tmp_path: Path) -> N
     detector.choose_threshold_by_defects(damaged, cost=100, expected=0.01)
     assert detector.recall_ is not None
     assert (detector.recall_.found, detector.recall_.of) == (6, 6)
-    assert detector.threshold_.false_alarms == pytest.approx(1 / 17)
+    assert detector.threshold_.false_alarms == pytest.approx(detector.threshold_.alike / 17)
     detector.save(tmp_path / "detector")
     loaded = ww.AnomalyDetector.load(tmp_path / "detector")
     assert loaded.recall_ == detector.recall_

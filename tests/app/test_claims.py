@@ -1,6 +1,8 @@
 """Every command that writes asks before it replaces a file of somebody else, and never writes onto
 what it reads."""
 
+import inspect
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +17,14 @@ from typer.testing import CliRunner
 
 import tiny_run as tiny
 import whatwhere as ww
+from public_names import is_error, public_names
 from raising import raises
 from tiny_run import PLAIN
+from whatwhere import restoration, signals
 from whatwhere.app import app
-from whatwhere.errors import RunError
+from whatwhere.errors import MissingExtra, RunError
 from whatwhere.files import CannotWrite
+from whatwhere.model.events import Events
 
 
 class Place(NamedTuple):
@@ -173,6 +178,90 @@ def test_what_is_read_is_not_replaced_even_with_overwrite(name: str, place: Plac
     assert case.reads.read_bytes() == before
 
 
+class Writer(NamedTuple):
+    """A method or a function that writes a file into a folder."""
+
+    file: str
+    write: Callable[[Place, Path], object]
+
+
+def session(folder: Path) -> ww.Labelling:
+    """A session that can save a classifier, with its own files elsewhere."""
+    said = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
+    said.label({0: "cat", 3: "dog"})
+    return said
+
+
+def save_steps(place: Place, out: Path) -> None:
+    model = ww.load(place.run)
+    ww.save(model, out / "model.safetensors")
+    ww.UnrolledInference(model, steps=2).learned.save(out / "model.safetensors")
+
+
+def write_codes(place: Place, out: Path) -> None:
+    one_step = ww.InferenceSpec(steps=1)
+    ww.codes.write_codes(out / "codes.npz", ww.load(place.run), place.picture, one_step)
+
+
+ONE_EVENT = Events.of([(0, 1, 0, 120.2, 0.1, 2.0, 1.0, 0, 0.9, False, 0.4, -1, 117.2, 0.1)])
+WRITERS = {
+    "save": Writer("a", lambda place, out: ww.save(ww.load(place.waveforms), out / "a")),
+    "AnomalyDetector.save": Writer(
+        "a", lambda place, out: ww.AnomalyDetector.load(place.detector).save(out / "a")
+    ),
+    "Labelling.save": Writer("a", lambda _, out: session(out).save(out / "a")),
+    "Labelling.export": Writer("a.csv", lambda _, out: session(out).export(out / "a.csv")),
+    "PictureClassifier.save": Writer("a", lambda _, out: session(out).classifier().save(out / "a")),
+    "LearnedSteps.save": Writer("inference-2.safetensors", save_steps),
+    "write_codes": Writer("codes.npz", write_codes),
+    "save_onnx": Writer(
+        "a", lambda _, out: restoration.save_onnx(restoration.load_denoiser(), out / "a")
+    ),
+    "write_phy": Writer(
+        "spike_times.npy",
+        lambda place, out: signals.write_phy(out, ONE_EVENT, ww.load(place.waveforms), 1e3),
+    ),
+    "write_wfdb": Writer("a.ww", lambda _, out: signals.write_wfdb(out, "a", ONE_EVENT, 1e3)),
+}
+LIKE_OTHER_LIBRARIES = {
+    "figures.save",  # replaces a file, as matplotlib's savefig
+    "Events.to_csv",  # as pandas
+    "Labelling.write_predictions",  # the session's own table; test_labelling.py has a foreign one
+}
+
+
+def writers() -> Iterator[str]:
+    """The public functions and methods that write files, by their names."""
+    for full_name, thing in public_names().items():
+        module, name = full_name.rsplit(".", 1)
+        if inspect.isclass(thing) and not is_error(thing):
+            for method in dir(thing):
+                if re.match("save|write|export|to_csv", method):
+                    yield f"{name}.{method}"
+        elif re.match("save|write", name):
+            yield "figures.save" if module.endswith("figures") else name
+
+
+def test_every_method_that_writes_is_here() -> None:
+    # of a value that `load_classifier` returns, and in a module without documented classes
+    others = {"PictureClassifier.save", "write_codes"}
+    assert set(writers()) | others == set(WRITERS) | LIKE_OTHER_LIBRARIES
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_method_replaces_a_file_of_somebody_else(
+    name: str, place: Place, tmp_path: Path
+) -> None:
+    file = tmp_path / WRITERS[name].file
+    file.write_bytes(b"mine")
+    try:
+        with raises(CannotWrite, path=str(file), reason="exists"):
+            WRITERS[name].write(place, tmp_path)
+    except MissingExtra as missing:
+        pytest.skip(str(missing))
+    assert file.read_bytes() == b"mine"
+
+
 def test_decoded_pictures_do_not_replace_those_of_somebody_else(
     place: Place, tmp_path: Path
 ) -> None:
@@ -186,6 +275,34 @@ def test_decoded_pictures_do_not_replace_those_of_somebody_else(
     ended = run(*line)
     assert isinstance(ended.exception, RunError), ended.output
     assert file.read_bytes() == b"mine"
+
+
+def test_two_results_never_have_the_same_file(place: Place, tmp_path: Path) -> None:
+    """However it is called. The second would replace the first."""
+    table, picture = tmp_path / "e.csv", tmp_path / "a.png"
+    again = tmp_path.parent / tmp_path.name / ".." / tmp_path.name
+    lines = [
+        ("events", (place.recording, place.waveforms, "--out", OUT, "--quality", again / "e.csv")),
+        ("events", (place.recording, place.waveforms, "--out", OUT, "--page", table)),
+        ("denoise", (place.picture, "--out", OUT, "--keep-noise", again / "a.png")),
+    ]
+    for name, words in lines:
+        ended = run(name, words, table if name == "events" else picture)
+        assert isinstance(ended.exception, CannotWrite), ended.output
+        assert ended.exception.reason == "twice"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_of_a_recording_is_replaced(place: Place, tmp_path: Path) -> None:
+    """Neither the header nor the form of its samples."""
+    np.zeros(400, "<i2").tofile(tmp_path / "raw.dat")
+    form = '{"dtype": "int16", "channels": 1, "rate": 1000}'
+    (tmp_path / "raw.json").write_text(form)
+    words = (tmp_path / "raw.dat", place.waveforms, "--overwrite", "--out", OUT)
+    ended = run("events", words, tmp_path / "raw.json")
+    assert isinstance(ended.exception, CannotWrite), ended.output
+    assert ended.exception.reason == "read"
+    assert (tmp_path / "raw.json").read_text() == form
 
 
 def test_a_model_does_not_replace_another_file(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def add_foreign_labels(folder: Path, add: Callable[..., None]) -> None:
 
 def add_signals(folder: Path, add: Callable[..., None]) -> None:
     """Recordings in every format, and a recording that is written again."""
-    from scipy.io import wavfile
+    from scipy.io import savemat, wavfile
 
     values = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
     tables = {
@@ -239,6 +239,21 @@ def add_signals(folder: Path, add: Callable[..., None]) -> None:
         add(f"{kind}.wav", folder / f"{kind}.wav", read_recording)
     np.save(folder / "signals.npy", values.T.astype(np.float32))
     add("signals.npy", folder / "signals.npy", read_recording)
+    savemat(folder / "samples.mat", {"samples": values.T, "fs": 1000.0})
+    add("samples.mat", folder / "samples.mat", read_form)
+    raw, form = folder / "raw.dat", folder / "raw.json"
+    raw.write_bytes((1000 * values).astype("<i2").tobytes())
+    form.write_text('{"dtype": "int16", "channels": 2, "rate": 1000}')
+    add("raw.dat", shutil.copy(raw, folder / "valid.dat"), read_form, raw)
+    add("form of raw.dat", shutil.copy(form, folder / "valid.json"), lambda _: read_form(raw), form)
+
+
+def read_form(path: Path) -> int:
+    """Read a recording whose file gives its rate, which is a positive number; of a long one, the
+    beginning."""
+    signals = ww.data.load(path, signals=True, allow_nan=True)
+    assert signals.rate is None or 0 < signals.rate < math.inf, f"a rate of {signals.rate}"
+    return signals.between(None, 0.01)[:].numel() if signals.rate else signals[:].numel()
 
 
 def read_recording(path: Path) -> int:

@@ -43,6 +43,7 @@ from whatwhere.app import app
 from whatwhere.files import LEFTOVER
 from whatwhere.learning.run_folder import read_history
 
+CONTENT = (".npz", ".npy", ".safetensors", ".csv", ".html", ".tif")  # compared byte by byte
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 
 
@@ -57,6 +58,7 @@ class Command:
 def commands(inputs: Path) -> dict[str, Command]:
     """The commands that write, over small inputs."""
     run, images, pictures = inputs / "run", inputs / "images.npy", inputs / "pictures"
+    recording, waveforms = inputs / "recording.npy", inputs / "waveforms.safetensors"
 
     def train(*settings: str) -> Command:
         def begin(out: Path) -> list[object]:
@@ -84,8 +86,8 @@ def commands(inputs: Path) -> dict[str, Command]:
     def same(*words: object, name: str) -> Command:
         def begin(out: Path) -> list[object]:
             # other engines give other bits, and 'auto' takes another one while it compiles
-            engine = {"encode": PLAIN, "explore": PLAIN[:2]}.get(str(words[0]), ())
-            return [*words, "--out", out / name, *engine]
+            engine = PLAIN if words[0] in ("encode", "describe", "events") else ()
+            return [*words, "--out", out / name, *(PLAIN[:2] if words[0] == "explore" else engine)]
 
         return Command(
             begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])]
@@ -132,6 +134,14 @@ def commands(inputs: Path) -> dict[str, Command]:
         options = ("--only", "filters", "--only", "cost-1", "--set", "engine=reference")
         return ["figures", run, "--images", images, "--out", out / "figures", *options]
 
+    def events(out: Path) -> list[object]:
+        """Three files at once: the table, the quality of each waveform and the page."""
+        files = {"--out": "events.csv", "--quality": "quality.csv", "--page": "events.html"}
+        written = [word for option, file in files.items() for word in (option, out / file)]
+        again = ["--overwrite"] if any((out / file).exists() for file in files.values()) else []
+        options = ("--rate", "1000", "--threshold", "0", *PLAIN)
+        return ["events", recording, waveforms, *written, *options, *again]
+
     def label(out: Path) -> list[object]:
         return ["labels one by one", out / "labels.csv"]
 
@@ -160,7 +170,15 @@ def commands(inputs: Path) -> dict[str, Command]:
         "decode": same("decode", inputs / "codes.npz", run, name="pictures"),
         "denoise": Command(denoise, denoise),
         "denoise --overwrite": Command(denoise_again, denoise_again_or_continue),
+        "denoise a film": same(
+            *("denoise", inputs / "film.tif", "--frames", "2", "--noise", "0.1"),
+            *("--device", "cpu"),
+            name="film.tif",
+        ),
+        "denoise a recording": same("denoise", recording, waveforms, name="clean.npy"),
         "inpaint": Command(inpaint, inpaint),
+        "events": Command(events, events),
+        "describe": same("describe", images, run, name="rows.npz"),
         "classify": Command(classify, classify),
         "classify by a classifier": Command(classify_new, classify_new),
         "figures": Command(figures, figures),
@@ -171,6 +189,7 @@ def commands(inputs: Path) -> dict[str, Command]:
         "anomaly score": same(
             "anomaly", "score", pictures, inputs / "detector.safetensors", name="report"
         ),
+        "anomaly odd": same("anomaly", "odd", pictures, name="odd"),
     }
 
 
@@ -238,6 +257,11 @@ def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
     if not only or "denoise --overwrite" in only:
         options = ("--noise", "0.1", "--device", "cpu")
         assert finish(["denoise", folder / "pictures", "--out", folder / "clean", *options])
+    first, *others = (Image.fromarray((image * 255).astype(np.uint8)) for image in images[:4])
+    first.save(folder / "film.tif", save_all=True, append_images=others)
+    samples = np.random.default_rng(0).normal(size=400)
+    np.save(folder / "recording.npy", samples.astype(np.float32))
+    ww.save(ww.DeconvNet(ww.ModelSpec.signals(2, 16)), folder / "waveforms.safetensors")
     mask = np.full((10, 10), 255, np.uint8)
     mask[3:5, 3:5] = 0
     Image.fromarray(mask).save(folder / "mask.png")
@@ -264,7 +288,9 @@ def torn(folder: Path) -> list[str]:
                 ww.load(path)
             elif path.suffix == ".npz":
                 assert zipfile.ZipFile(path).testzip() is None
-            elif path.suffix == ".png":
+            elif path.suffix == ".npy":
+                np.load(path)
+            elif path.suffix in (".png", ".tif"):
                 Image.open(path).load()
             elif path.name == "history.jsonl":
                 read_history(path)
@@ -285,7 +311,7 @@ def result(folder: Path) -> dict[str, str]:
         name = str(path.relative_to(folder))
         if path.suffix == ".png":
             content = np.asarray(Image.open(path)).tobytes()
-        elif path.suffix in (".npz", ".safetensors", ".csv", ".html") and "checkpoint" not in name:
+        elif path.suffix in CONTENT and "checkpoint" not in name:
             content = path.read_bytes().replace(str(folder).encode(), b"OUT")
         else:
             continue  # times and dates, checkpoints of a finished run

@@ -109,6 +109,28 @@ def test_a_new_label_costs_one_column(graph: Tensor, monkeypatch: pytest.MonkeyP
     assert ContributionSettings().at_once >= 4
 
 
+def test_prepared_labels_cost_nothing_and_pauses_come_before_each_part(graph: Tensor) -> None:
+    rows, labels = labelled(5)
+    potentials = LabelPotentials(graph, ContributionSettings(at_once=2))
+    pauses: list[int] = []
+    potentials.prepare(rows, lambda: pauses.append(len(potentials._contributions)))
+    assert pauses == [0, 2, 4]
+    potentials.prepare(rows, lambda: pauses.append(-1))
+    assert len(pauses) == 3, "all are there"
+    assert_potentials_are_those_of(graph, rows, labels, potentials.of(rows, labels, EVEN).all_rows)
+    potentials.prepare(labelled(MANY)[0], lambda: pauses.append(-1))
+    assert len(pauses) == 3, "so many are not kept"
+
+
+def test_potentials_of_many_rows_in_single_precision_give_the_same_classes(graph: Tensor) -> None:
+    rows, labels = labelled(6)
+    found = LabelPotentials(graph, ContributionSettings(large=1)).of(rows, labels, EVEN).all_rows
+    true = LabelPotentials(graph).of(rows, labels, EVEN).all_rows
+    assert found.dtype == true.dtype
+    assert not torch.equal(found, true)
+    assert float((found.argmax(1) == true.argmax(1)).double().mean()) > 0.999
+
+
 def test_contributions_are_not_saved(graph: Tensor) -> None:
     potentials = LabelPotentials(graph)
     rows, labels = labelled(5)

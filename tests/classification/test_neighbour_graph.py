@@ -7,6 +7,7 @@ from whatwhere.classification.neighbour_graph import (
     degrees,
     product_of,
     symmetric_graph,
+    weighted_pairs,
 )
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 
@@ -37,3 +38,12 @@ def test_rows_that_are_far_apart_are_in_different_parts() -> None:
     squares, found = Neighbours(x).others(5)
     parts = connected_parts(symmetric_graph(neighbour_weights(squares), found))
     assert not set(parts[:20].tolist()) & set(parts[20:].tolist())
+
+
+def test_weights_of_pairs_are_multiplied_in_both_directions() -> None:
+    squares, found = Neighbours(rows(50)).others(4)
+    graph = symmetric_graph(neighbour_weights(squares), found)
+    factors = torch.rand(50, 50, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    factors = factors + factors.T
+    weighted = weighted_pairs(graph, lambda first, second: factors[first, second])
+    torch.testing.assert_close(weighted.to_dense(), graph.to_dense() * factors)

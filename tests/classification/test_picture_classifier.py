@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,14 @@ import pytest
 
 import tiny_run as tiny
 import whatwhere as ww
-from whatwhere.classification.picture_classifier import is_classifier
-from whatwhere.errors import ImageError, RunError
-from whatwhere.spec.execution import TrainingOptions
+from whatwhere.classification.picture_classifier import (
+    DescribingSettings,
+    describe_pictures,
+    is_classifier,
+)
+from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.progress import no_stage
+from whatwhere.spec.execution import Execution, TrainingOptions
 
 NAMES = np.array(["upright", "lying", "cross"])
 
@@ -128,7 +133,6 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
 ) -> None:
     from whatwhere.classification import picture_classifier
     from whatwhere.learning.defaults import Defaults
-    from whatwhere.progress import no_stage
 
     small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
     monkeypatch.setattr(
@@ -207,13 +211,28 @@ def test_all_pieces_of_slow_parts_are_counted(
     ]
 
 
+def test_a_wrong_setting_is_found_before_a_model_is_learned() -> None:
+    images = ww.data.load(tiny.bars(12, seed=1)[0])
+    begun: list[str] = []
+
+    def stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        begun.append(title)
+        return no_stage(title, total)
+
+    wrong = DescribingSettings(
+        change=lambda recipe: ww.override(recipe, {"descriptor": {"were": 1}})
+    )
+    with pytest.raises(SpecError):
+        describe_pictures(images, None, ww.Distortions(), Execution(), None, stage, wrong)
+    assert begun == []
+
+
 def test_learning_that_was_interrupted_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unfinished model is never taken for the learned one."""
     from whatwhere.classification import picture_classifier
     from whatwhere.learning.defaults import Defaults
-    from whatwhere.progress import no_stage
 
     small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
     monkeypatch.setattr(

@@ -55,6 +55,34 @@ def test_weights_are_estimated_again_with_other_labels() -> None:
     assert classifier.weights_.values[0] > classifier.weights_.values[1]
 
 
+def test_labels_that_come_while_views_are_weighed_are_followed_in_between() -> None:
+    X, y = two_views()
+    of_bad = np.where(np.arange(COUNT) < 30, X[:, 5] > 0, -1)  # shown by the second view
+    plain = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, of_bad)
+    expected = plain.refit(labels(y, 4)).label_distributions_
+    paused = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, of_bad)
+    weights = []
+
+    def pause() -> None:
+        weights.append(paused.follow(labels(y, 5), quick=True).weights_.values)
+
+    before = paused.weights_.values
+    paused.weigh(labels(y, 4), pause)
+    assert len(weights) == 3, "before each of the two views and after them"
+    assert set(weights) == {before}, "views keep their weights until all were looked at"
+    assert paused.weights_.values != before
+    found = paused.follow(labels(y, 4)).label_distributions_
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_quick_classes_are_those_of_all_that_labels_say() -> None:
+    X, y = two_views()
+    classifier = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, labels(y, 2))
+    classifier.weigh(labels(y, 3))
+    quick = classifier.follow(labels(y, 3), quick=True).transduction_
+    assert np.mean(quick == classifier.follow(labels(y, 3)).transduction_) > 0.98
+
+
 def test_new_rows_are_joined_as_the_known_ones() -> None:
     classifier, _ = fit(10)
     X, y = two_views(1)
@@ -104,7 +132,8 @@ def test_a_joined_graph_is_the_weighted_sum_of_even_graphs() -> None:
     generator = torch.Generator().manual_seed(0)
     rows = [torch.randn(30, 4, generator=generator) for _ in range(3)]
     graphs = [RowGraph.of(Neighbours(part), 5) for part in rows]
-    joined = joined_graph(graphs, [0.7, 0.3, 0.0], torch.cat(rows, 1))
+    added = [graph.even_graph for graph in graphs]
+    joined = joined_graph(graphs, added, [0.7, 0.3, 0.0], torch.cat(rows, 1))
     expected = 0.7 * even(graphs[0]) + 0.3 * even(graphs[1])
     np.testing.assert_allclose(dense(joined.graph), expected, atol=1e-12)
     distances = 0.7 * graphs[0].distances + 0.3 * graphs[1].distances

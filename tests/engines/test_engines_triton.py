@@ -53,7 +53,7 @@ def check(name: str, found: dict[str, float]) -> None:
 @pytest.mark.slow
 def test_interpreted_kernels_agree_with_the_float64_reference() -> None:
     """One process for all cases: the interpreter must be on before triton is imported."""
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", minversion="3.6")
     command = [sys.executable, str(Path(__file__).parent / "triton_cases.py"), *ALL]
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -68,7 +68,7 @@ def test_interpreted_kernels_agree_with_the_float64_reference() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [*ALL, *LARGE_CASES, *LARGE_FILTER_CASES])
 def test_kernels_agree_on_the_device(name: str) -> None:
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", minversion="3.6")
     poison_new_memory()
     triton_engine._prepared.clear()  # no workspace from before
     for _ in range(3):  # compiled, recorded, replayed
@@ -154,7 +154,7 @@ for result in compiled.values():
 
 @pytest.mark.slow
 def test_every_kernel_of_the_papers_size_compiles_for_sm_90_without_spills(tmp_path: Path) -> None:
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", minversion="3.6")
     command = [sys.executable, "-c", COMPILE, str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -235,3 +235,14 @@ def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert why is not None
     assert "triton is not installed" in why
+
+
+@pytest.mark.parametrize(
+    ("version", "usable"),
+    [("3.3.1", False), ("3.5.1", False), ("3.6.0", True), ("3.10.0+git1", True), ("4.0", True)],
+)
+def test_a_triton_that_is_too_old_is_named(version: str, usable: bool) -> None:
+    """A torch that is older than 2.10 brings it; `auto` then takes another engine."""
+    why = triton_engine.outdated(version)
+    assert (why is None) == usable
+    assert usable or version in str(why)

@@ -29,7 +29,7 @@ def say(session: Labelling, follower: Follower, lock: threading.RLock, labels: d
     with lock:
         session.labels.say(labels)
         follower.labels_changed()
-        follower.wait()
+        follower.settle()
 
 
 def test_classes_follow_labels_and_what_changed_is_counted() -> None:
@@ -50,8 +50,8 @@ def test_classes_follow_labels_and_what_changed_is_counted() -> None:
 def test_a_label_does_not_wait_for_classes() -> None:
     session, follower, lock = made()
     slow = threading.Event()
-    spread = session.graph.spread
-    session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]  # type: ignore[method-assign]
+    follow = session.graph.follow
+    session.graph.follow = lambda said, **how: (slow.wait(5), follow(said, **how))[1]  # type: ignore[method-assign]
     start = time.monotonic()
     for row in (0, 20, 40):
         with lock:
@@ -65,6 +65,55 @@ def test_a_label_does_not_wait_for_classes() -> None:
     assert "".join(session.predict().classes[::10]) == "aabbcc"
 
 
+def test_a_label_is_followed_while_the_views_are_weighed() -> None:
+    session, follower, lock = made()
+    say(session, follower, lock, {0: "a", 20: "b"})
+    in_weighing, go_on = threading.Event(), threading.Event()
+    weigh = session.graph.weigh
+
+    def slow(said: dict, pause) -> None:  # type: ignore[no-untyped-def]
+        in_weighing.set()
+        while not go_on.wait(0.01):
+            pause()
+        weigh(said, pause)
+
+    session.graph.weigh = slow  # type: ignore[method-assign]
+    with lock:
+        session.labels.say({21: "b"})
+        follower.labels_changed()
+    assert in_weighing.wait(5)
+    with lock:
+        session.labels.say({40: "c"})
+        follower.labels_changed()
+        follower.wait(5)
+        assert not follower.is_behind
+        assert not follower.is_settled
+    assert "".join(session.predict().classes[::20]) == "abc"
+    assert follower.change is not None
+    assert follower.change.labels == 1
+    go_on.set()
+    with lock:
+        follower.settle(5)
+        assert follower.is_settled
+    assert follower.change.labels == 1, "what follows later belongs to the same label"
+
+
+def test_graphs_of_other_descriptions_are_made_before_labels_wait_for_them() -> None:
+    _, follower, lock = made()
+    thread = threading.current_thread()
+    made_by = []
+
+    class Rows(Description):
+        @property
+        def columns(self) -> None:  # asked for when a graph is made
+            made_by.append(threading.current_thread())
+
+    follower.offer(Rows("colour", torch.randn(60, 3)))
+    with lock:
+        follower.settle()
+    assert set(made_by) == {thread}
+
+
 def test_another_description_is_used_and_the_classes_follow() -> None:
     session, follower, lock = made()
     say(session, follower, lock, {0: "a", 20: "b", 40: "c"})
@@ -72,7 +121,7 @@ def test_another_description_is_used_and_the_classes_follow() -> None:
     rows[:, 0] = torch.arange(60)  # b and a lie next to each other now, not apart
     follower.offer(Description("colour", rows))
     with lock:
-        follower.wait()
+        follower.settle()
     assert session.description.name == "colour"
     assert follower.change is not None
     assert follower.change.cause == "all pictures are described now"
@@ -95,8 +144,8 @@ def test_the_work_behind_the_page_gives_way_to_labels(tmp_path: Path) -> None:
     shown = LabelPage(lambda stage: GivenRows(images, rows), "sixty", tmp_path / "classifier")
     shown.thread.join()
     slow = threading.Event()
-    spread = shown.session.graph.spread
-    shown.session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]
+    follow = shown.session.graph.follow
+    shown.session.graph.follow = lambda said, **how: (slow.wait(5), follow(said, **how))[1]
     threading.Thread(target=shown._describe_better, args=(behind,), daemon=True).start()
     shown.act("label", {"rows": [3], "name": "a"})
     learn.set()

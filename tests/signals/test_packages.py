@@ -1,6 +1,7 @@
 """Recordings that other packages wrote: the values, rate, names and units that went in come out."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import whatwhere as ww
+from raising import raises
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.signals.packages import UnusableRecording
+from whatwhere.signals.recording import UnusableRate
 
 X = np.random.default_rng(0).standard_normal((2, 300)).astype(np.float32)
 
@@ -51,9 +54,20 @@ def test_raw_samples_with_their_form_beside_them(tmp_path: Path, dtype: str) -> 
         (tmp_path / "a.json").write_text(json.dumps(form | wrong))
         with pytest.raises(ImageError):
             ww.data.load(path)
-    (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(ImageError):
-        ww.data.load(path)
+    for damaged in ("{}", "[" * 200_000, "1" * (1 << 21)):
+        (tmp_path / "a.json").write_text(damaged)
+        with pytest.raises(ImageError):
+            ww.data.load(path)
+
+
+@pytest.mark.parametrize("rate", [0.0, -250.0, math.nan, math.inf])
+def test_a_rate_that_gives_no_sample_a_time_is_an_error(tmp_path: Path, rate: float) -> None:
+    io = pytest.importorskip("scipy.io")
+    io.savemat(tmp_path / "a.mat", {"ecg": X, "fs": rate})
+    with raises(UnusableRate, rate=pytest.approx(rate, nan_ok=True)):
+        ww.data.load(tmp_path / "a.mat")
+    with raises(UnusableRate, rate=pytest.approx(rate, nan_ok=True)):
+        ww.data.load(X, signals=True, rate=rate)
 
 
 def test_a_record_of_wfdb(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from whatwhere.anomaly.evidence import LEAST, Each
+from whatwhere.anomaly.evidence import LEAST, Each, Kind
 from whatwhere.anomaly.filters import Cells
 from whatwhere.errors import ImageError
 
-OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
+OBJECT = {"places": Kind(weight=0.5), "whole": Kind(weight=2.0)}
 """The kinds of evidence, as in `evidence.SURFACE`."""
 
 ONE_SIZE = "Resize them, or leave out --aligned (in Python: aligned=False)."
@@ -50,6 +50,10 @@ class NormalObject:
     squares: Tensor
     usual: Tensor
     size: Tensor
+
+    def on(self, device: torch.device) -> "NormalObject":
+        """Return itself: objects are compared on the CPU, with few pictures at each place."""
+        return self
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""

@@ -69,6 +69,7 @@ def fit(
     mask: str | None = None,
     features: str = _USUAL,
     tolerate: str | None = None,
+    device: str = "auto",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -103,6 +104,8 @@ def fit(
     tolerate  changes that must not raise alarms: degrees, pixels and pixels, such as
               rotation=2,shift=4,blur=1. Learning takes three times as long. A table says how many
               false alarms changes raise
+    device  auto, cpu or cuda: where places are compared with normal ones. auto: on a GPU if there
+            is one
 
     $ whatwhere anomaly fit normal/ --out detector
     $ whatwhere anomaly fit normal/ --out detector --aligned
@@ -127,7 +130,7 @@ def fit(
         claim(report_files(report), *read, folder=report, overwrite=overwrite)
     stages = Stages(quiet)
     source = _open_marked(normal, mask, marked)
-    detector = fitted(spec, source, stages, features, tolerate)
+    detector = fitted(spec, source, stages, _Ways(features, tolerate, device))
     known = _known_defects(defects, marked)
     if known is not None:
         with stages.stage("choosing the threshold by defects", 1) as advance:
@@ -158,6 +161,7 @@ def fit(
         f"{printable(out)}: {learned_from(detector)}. Scores above {threshold.value:.2f} are"
         f" anomalies. About {in_percent(threshold.false_alarms)} of normal pictures score higher"
         f" (95 % interval: {interval_in_percent(threshold.interval)}).{_too_few(detector)}"
+        f"{_counted_alike(detector)}"
         f"{_far_above_the_others(detector)}{_what_to_expect(detector, share)}"
     )
     if changes:
@@ -306,6 +310,7 @@ def score(
     mask: str | None = None,
     evaluate: str | None = None,
     compare: Path | None = None,
+    device: str = "auto",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -335,6 +340,7 @@ def score(
               areas under curves of pictures and pixels, overlap of regions (PRO, AUPIMO), recall
               and false alarms at the threshold, with intervals
     compare   a second detector, for --evaluate: which places only one of the two finds
+    device    as in `whatwhere anomaly fit`
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -361,8 +367,8 @@ def score(
         from whatwhere.data.parts import PartRecord, begin_part, end_part
         from whatwhere.files import file_checksum
 
-        model = AnomalyDetector.load(detector)
-        rival = None if compare is None else AnomalyDetector.load(compare)
+        model = AnomalyDetector.load(detector, device=device)
+        rival = None if compare is None else AnomalyDetector.load(compare, device=device)
         advance(1)
     note = ""
     if spec.false_alarms is not None:
@@ -428,6 +434,7 @@ def odd(
     expected: str | None = None,
     mask: str | None = None,
     features: str = _USUAL,
+    device: str = "auto",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -448,6 +455,7 @@ def odd(
               the alarms is true
     mask      the region of interest, as in `whatwhere anomaly fit`
     features  which features to compare, as in `whatwhere anomaly fit`
+    device    as in `whatwhere anomaly fit`
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -469,7 +477,7 @@ def odd(
         claim([detector], pictures, _mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
     source = open_pictures(pictures, mask=mask)
-    model = fitted(spec, source, stages, features)
+    model = fitted(spec, source, stages, _Ways(features, device=device))
     if detector is not None:
         save(model, detector, "--detector")
     line = shell_line("whatwhere", "anomaly", "fit", pictures, "--out", detector or "detector")
@@ -492,12 +500,17 @@ def _mask_file(mask: str | None) -> str | None:
     return None if mask == "alpha" else mask
 
 
+@dataclass(frozen=True)
+class _Ways:
+    """Options of `fit` and `odd` that are no settings of their own, as they are typed."""
+
+    features: str = _USUAL
+    tolerate: str | None = None
+    device: str = "auto"
+
+
 def fitted(
-    spec: AnomalySpec,
-    source: "PictureList",
-    stages: "Stages",
-    features: str = _USUAL,
-    tolerate: str | None = None,
+    spec: AnomalySpec, source: "PictureList", stages: "Stages", ways: _Ways
 ) -> "AnomalyDetector":
     """Make a detector with these settings, fitted to the pictures of a source."""
     from whatwhere.anomaly import AnomalyDetector
@@ -506,13 +519,14 @@ def fitted(
     from whatwhere.anomaly.tolerance import Tolerance
 
     parameters = dict(vars(spec))
-    words = [word.strip() for word in features.split(",")]
+    words = [word.strip() for word in ways.features.split(",")]
     if words == [_USUAL]:
         words = usual_features(source.read(0), spec.aligned) if len(source) else ["own"]
     detector = AnomalyDetector(
         features=None if words == ["own"] else words,
         random_state=parameters.pop("seed"),
-        tolerate=None if tolerate is None else Tolerance.parse(tolerate),
+        tolerate=None if ways.tolerate is None else Tolerance.parse(ways.tolerate),
+        device=ways.device,
         **parameters,
     )
     with warnings.catch_warnings():
@@ -536,6 +550,20 @@ def _too_few(model: "AnomalyDetector") -> str:
     return (
         f" That is too few pictures for a false-alarm rate of {100 * wanted:.2g} %. To reach"
         f" {100 * wanted:.2g} %, give at least {needed:,} pictures."
+    )
+
+
+def _counted_alike(model: "AnomalyDetector") -> str:
+    """Make a sentence on normal pictures that are alike; empty if most count on their own."""
+    from whatwhere.anomaly.threshold import USUAL
+
+    count = len(model.normal_scores_)
+    alike = model.threshold_.alike
+    if alike < USUAL.few_alike:
+        return ""
+    return (
+        f" Pictures that follow each other have similar scores, so the {count:,} pictures count as"
+        f" about {max(round(count / alike), 1):,} in this interval."
     )
 
 

@@ -43,7 +43,7 @@ from whatwhere.anomaly.pictures import (
     open_pictures,
     with_channels,
 )
-from whatwhere.anomaly.scorer import Scorer, learn_scorer
+from whatwhere.anomaly.scorer import Learning, Scorer, learn_scorer
 from whatwhere.anomaly.settings import AnomalySpec
 from whatwhere.anomaly.threshold import (
     OddPictures,
@@ -53,8 +53,10 @@ from whatwhere.anomaly.threshold import (
     choose_threshold,
     expected_recall,
     far_above,
+    pictures_alike,
 )
 from whatwhere.anomaly.tolerance import TRIED, AlarmsAfter, Change, Tolerance
+from whatwhere.engines.devices import choose_device
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable, warn
 from whatwhere.files import FileFields, readable, untrusted
@@ -73,7 +75,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 10"
+FORMAT = "whatwhere anomaly detector 11"
 FEATURES = "photographs"  # the model whose first layer has the features
 _MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
 Progress = Callable[[int], None]
@@ -190,6 +192,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
         up to a million pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer
+    device : "cpu", "cuda" or "auto": where `fit` and scoring compare places with normal ones, which
+        takes about half of the time. Aligned objects are compared on the CPU
 
     Attributes
     ----------
@@ -237,6 +241,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         tolerate: Tolerance | None = None,
         memory: int = 1000,
         random_state: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.features = features
         self.aligned = aligned
@@ -247,6 +252,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.tolerate = tolerate
         self.memory = memory
         self.random_state = random_state
+        self.device = device
 
     def fit(
         self,
@@ -417,7 +423,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         numbers = tuple(self.fitted_[far].tolist())
         names = tuple(self.sample_.names[number] for number in numbers)
         others = len(self.normal_scores_) - len(far)
-        with_them = choose_threshold(self.normal_scores_, self.false_alarms, self._trimmed())
+        with_them = self._threshold_of(self.normal_scores_)
         return OddPictures(numbers, names, others, with_them)
 
     @property
@@ -484,7 +490,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sample = self.sample_
         tensors = dict[str, Tensor]()
         parameters = self.get_params()
-        del parameters["features"]
+        # given again by whoever loads it
+        del parameters["features"], parameters["device"]
         if self.tolerate is not None:
             parameters["tolerate"] = asdict(self.tolerate)
         settings = {
@@ -515,18 +522,22 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         _take_tensors("area", self.area_, tensors)
         tensors["scores"] = torch.from_numpy(self.normal_scores_)
         tensors |= {f"picture.{n}": _as_bytes(picture) for n, picture in enumerate(sample.pictures)}
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         write_checked(Path(path), FORMAT, settings, contiguous)
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, features: Features = None) -> AnomalyDetector:
+    def load(
+        path: str | os.PathLike[str], *, features: Features = None, device: str = "cpu"
+    ) -> AnomalyDetector:
         """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
         RunError.
 
         features  the features that the detector was fitted with, unless they are its own; other
                   features raise a RunError
+        device    where places are compared, as in `AnomalyDetector`
         """
         file = Path(path)
+        chosen = choose_device(device)
         if file.is_dir():
             raise RunError(
                 f"{printable(file)} is a folder, not a detector. Give a file, or {_MAKE_ONE}"
@@ -536,7 +547,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         # forged settings have any types, and parts that do not match each other
         with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
             settings, tensors = read_checked(file, FORMAT)
-            detector = AnomalyDetector(features=features, **settings["parameters"])
+            detector = AnomalyDetector(features=features, device=device, **settings["parameters"])
             if detector.tolerate is not None:
                 detector.tolerate = Tolerance(**settings["parameters"]["tolerate"])
             detector.sample_ = Sample(**settings["sample"])
@@ -546,7 +557,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
             detector.far_ = np.array(settings["far"], dtype=np.int64)
-            detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
+            scorers = detector._read_scorers(settings["scorers"], tensors)
+            detector.scorers_ = [scorer.on(chosen) for scorer in scorers]
             sources = range(len(detector.scorers_))
             detector.ranks_ = [_ranks_from(f"{n}.ranks", tensors) for n in sources]
             detector.map_ranks_ = [_ranks_from(f"{n}.map_ranks", tensors) for n in sources]
@@ -564,7 +576,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _spec(self) -> AnomalySpec:
         parameters = self.get_params()
-        del parameters["features"], parameters["tolerate"]
+        del parameters["features"], parameters["tolerate"], parameters["device"]
         return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
     def _sources(self) -> list[Any]:
@@ -603,12 +615,16 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_versions()
         versions = self._versions
+        how = Learning(
+            aligned=spec.aligned,
+            seed=spec.seed,
+            versions=versions,
+            device=choose_device(self.device),
+        )
         learned = []
         for source in self._sources():
             extract = self._extractor(source, pictures, stage)
-            learned.append(
-                learn_scorer(extract, pictures, spec.aligned, spec.seed, each, stage, versions)
-            )
+            learned.append(learn_scorer(extract, pictures, how, each, stage))
         self.scorers_ = [one.scorer for one in learned]
         # The last version, with the largest changes, stands for its picture.
         shown = slice(versions - 1, None, versions)
@@ -677,9 +693,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return learn_filters(pictures, features, search, self.aligned, advance)
 
     def _threshold(self) -> Threshold:
-        counted = self._counted_scores()
+        return self._threshold_of(self._counted_scores())
+
+    def _threshold_of(self, counted: np.ndarray) -> Threshold:
+        """Return the threshold that these of the scores of the normal pictures give."""
         trimmed = self._trimmed() + len(self.normal_scores_) - len(counted)
-        return choose_threshold(counted, self._spec().false_alarms, trimmed)
+        alike = pictures_alike(self.normal_scores_)
+        return choose_threshold(counted, self._spec().false_alarms, trimmed, alike)
 
     def _trimmed(self) -> int:
         """Count the pictures that were left out of the fit."""

@@ -32,29 +32,50 @@ from torch import Tensor
 
 from whatwhere.anomaly.filters import QUIET, Cells, around
 
-Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
-SURFACE = {
-    "spots": (1.0, 1.0),
-    "curves": (1.0, 1.0),
-    "texture": (0.99, 1.0),
-    "neighbours": (0.9, 1.0),
-    "rows": (1.0, 1.0),
-    "columns": (1.0, 1.0),
-    "whole": (1.0, 1.0),
-}
-SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
-COLOUR = {"colour": (0.99, 0.5)}  # next to the others, for pictures in colour
-RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
-FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
-"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
-it counts. The more all of them count, the more the largest alone decides.
-"""
 
-_COUNTED_WITH = {"curves": "spots", "columns": "rows"}
-"""Kinds of one sort, of which only the larger counts in a score: each further kind makes normal
-pictures odder by chance.
-"""
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of evidence.
+
+    quantile  of the cells of a picture that is its evidence
+    weight    how much a unit counts, in a map too. The more all kinds count, the more the largest
+              alone decides
+    in_score  how much the evidence counts in the score of a picture
+    usual     evidence that does not count there
+    sort      of kinds of one sort, only the larger counts in a score, because each further kind
+              makes normal pictures odder by chance; empty for a sort of its own
+    """
+
+    quantile: float = 1.0
+    weight: float = 1.0
+    in_score: float = 1.0
+    usual: float = 0.0
+    sort: str = ""
+
+
+Kinds = dict[str, Kind]
+SURFACE = {
+    "spots": Kind(sort="marks"),
+    "curves": Kind(sort="marks", in_score=1.25, usual=0.5),
+    "texture": Kind(quantile=0.99, in_score=0.75),
+    "neighbours": Kind(quantile=0.9, in_score=1.25),
+    "rows": Kind(sort="bands"),
+    "columns": Kind(sort="bands"),
+    "whole": Kind(in_score=0.75),
+}
+"""The kinds of evidence of surfaces. What they count in a score was chosen on tiles and roads, and
+confirmed on cracks, solar cells and ball screws (`docs/results/trials.md`)."""
+SMALL_SURFACE = {  # there is no room for bands
+    "spots": Kind(weight=0.5),
+    "texture": Kind(quantile=0.9, weight=0.5),
+}
+# next to the others, for pictures in colour
+COLOUR = {"colour": Kind(quantile=0.99, weight=0.5)}
+RECORDING = {"spots": Kind(weight=0.5), "texture": Kind(weight=0.5)}
+# for features of a user
+FEATURES = {"texture": Kind(quantile=0.99), "neighbours": Kind(quantile=0.99)}
 
 _LOCAL = {
     "spots": 2.0,
@@ -94,6 +115,7 @@ class MapSpec:
 
 
 _USUAL_MAP = MapSpec()
+_CPU = torch.device("cpu")
 LEAST = 0.1  # the smallest spread of evidence and of energies that is used
 
 
@@ -109,11 +131,9 @@ class EvidenceSpec:
     bank            normal places that others are compared with
     edge_pictures   pictures whose places tell what is usual near a border
     edge_places     places of these pictures, at each distance from the border
-    queries         places that are compared at a time, so that memory is bounded
+    queries         places that are compared at a time, so that their distances fit into a cache
     groups          groups in which the smallest of many values are searched
     directions      directions in which the surfaces of normal pictures differ most
-    usual_curve     units: evidence of curves that does not count. Chosen on tiles, which it costs
-                    0.001 of their AUROC, and roads, which gain 0.04
     """
 
     temperature: float = 1.0
@@ -123,10 +143,9 @@ class EvidenceSpec:
     bank: int = 6000
     edge_pictures: int = 64
     edge_places: int = 1000
-    queries: int = 128
+    queries: int = 64
     groups: int = 400
     directions: int = 4
-    usual_curve: float = 0.5
 
 
 _EVIDENCE = EvidenceSpec()
@@ -298,7 +317,7 @@ def _learn_regression(pictures: Sequence[Cells], total: _NeighbourMoments) -> _R
 class _NormalPlaces:
     """Descriptions of normal places: their distribution, and a bank of whitened ones.
 
-    bank     [D, M]
+    bank     [D, M], on the device that compares places with it
     nearest  number of them that a place is compared with
     """
 
@@ -322,25 +341,34 @@ class _NormalPlaces:
         bank = distribution.whiten(torch.cat(list(descriptions), 1)[:, chosen])
         return cls(distribution, bank, nearest)
 
+    def on(self, device: torch.device) -> "_NormalPlaces":
+        """Return the same places, with their bank on a device."""
+        return replace(self, bank=self.bank.to(device))
+
     def log_nearest_distance(self, descriptions: Tensor, others: Tensor | None = None) -> Tensor:
         """Return the logarithm of the squared distance from the nearest normal places, of
         descriptions [D, n]: [n].
 
         others  [M]: the places of the bank that count, if there are any
         """
+        device = self.bank.device
         lengths = self.bank.square().sum(0)
         count = len(lengths)
         if others is not None and others.any():
             # a place that is infinitely far is never among the nearest ones
-            lengths = lengths.where(others, torch.inf)
+            lengths = lengths.where(others.to(device), torch.inf)
             count = int(others.sum())
         found = []
-        for x in self.distribution.whiten(descriptions).split(_EVIDENCE.queries, 1):
+        # One buffer for all: to allocate one for each part takes longer than to compute it.
+        buffer = lengths.new_empty(_EVIDENCE.queries, len(lengths))
+        whitened = self.distribution.whiten(descriptions).to(device)
+        for x in whitened.split(_EVIDENCE.queries, 1):
             # the squared distances less |x|²
-            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
+            without_x = buffer[: x.shape[1]]
+            torch.addmm(lengths, x.mT, self.bank, alpha=-2, out=without_x)
             nearest = _smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
-        return _log_distance(torch.cat(found))
+        return _log_distance(torch.cat(found).to(descriptions.device))
 
 
 @dataclass(frozen=True)
@@ -371,6 +399,10 @@ class NormalSurface:
     colour: _NormalPlaces
     curves: Tensor
     neighbours: _Regression = field(default_factory=_no_regression)
+
+    def on(self, device: torch.device) -> "NormalSurface":
+        """Return the same surfaces, which compare places on a device."""
+        return replace(self, texture=self.texture.on(device), colour=self.colour.on(device))
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""
@@ -404,7 +436,8 @@ class NormalSurface:
         number = row * cells.known.shape[1] + column
         texture = self.texture
         whitened = texture.distribution.whiten(_texture_of(cells)[:, number, None])
-        return self.places[:, (texture.bank - whitened).square().sum(0).argsort()]
+        squares = (texture.bank - whitened.to(texture.bank.device)).square().sum(0)
+        return self.places[:, squares.argsort().cpu()]
 
 
 def _smallest(values: Tensor, count: int) -> Tensor:
@@ -429,8 +462,10 @@ def learn_surface(
     seed: int,
     each: Each = map,
     moments: _NeighbourMoments | None = None,
+    device: torch.device = _CPU,
 ) -> NormalSurface:
-    """Return what these pictures are like. `moments` are theirs, if the caller has them already."""
+    """Return what these pictures are like. `moments` are theirs, if the caller has them already;
+    `device` is the one that compares places."""
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
     textures = [_texture_of(cells) for cells in pictures]
@@ -452,7 +487,7 @@ def learn_surface(
         columns=Gaussian.of([_band_differences(_profile(cells, 1)) for cells in pictures]),
         whole=Gaussian.of([_mean_energy(cells) for cells in pictures]),
         colour=_NormalPlaces.of(colours, known, chosen, search.nearest),
-    )
+    ).on(device)
     some = _edge_sample(pictures)
     shown = [textures[number][:, at] for number, at in some.items()]
     of_others = [places[0] != number for number in some]
@@ -555,15 +590,14 @@ def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
 
 
 def what_counts(evidence: Tensor, kinds: Kinds) -> Tensor:
-    """Return the evidence that counts in a score, [j, ...], of all kinds [k, ...]: of kinds of one
-    sort, the larger. Curves count by what exceeds `EvidenceSpec.usual_curve`."""
-    by_name = dict(zip(kinds, evidence, strict=True))
-    if "curves" in by_name:
-        by_name["curves"] = by_name["curves"] - _EVIDENCE.usual_curve
-    for kind, other in _COUNTED_WITH.items():
-        if kind in by_name:
-            by_name[other] = torch.maximum(by_name[other], by_name.pop(kind))
-    return torch.stack(list(by_name.values()))
+    """Return what the evidence of all kinds [k, ...] counts in a score, by sort, [j, ...]."""
+    by_sort = dict[str, Tensor]()
+    for (name, kind), values in zip(kinds.items(), evidence, strict=True):
+        sort = kind.sort or name
+        counted = kind.in_score * values - kind.usual
+        others = by_sort.get(sort)
+        by_sort[sort] = counted if others is None else torch.maximum(others, counted)
+    return torch.stack(list(by_sort.values()))
 
 
 def soft_maximum(evidence: Tensor) -> Tensor:
@@ -706,7 +740,7 @@ def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
     """Return the units of evidence [N, k] of normal pictures: what is subtracted, and what it is
     divided by, [2, k]."""
     median, spread = _median_and_spread(evidence)
-    return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
+    return torch.stack([median, spread / torch.tensor([kind.weight for kind in kinds.values()])])
 
 
 def in_units(evidence: Tensor, units: Tensor) -> Tensor:

@@ -295,8 +295,9 @@ class Filters:
         """Return what is kept of the responses to planes [C, H, W], known at [H, W]."""
         responses = self.responses(planes)
         by_scale = list(zip(responses, self.sides, strict=True))
-        sizes = [mean_pool(r.abs(), side) for r, side in by_scale]
         peaks = [peak for r, side in by_scale for peak in (max_pool(r, side), -min_pool(r, side))]
+        # From here on, sizes take the place of the responses, which saves as much memory again.
+        sizes = [mean_pool(r.abs_(), side) for r, side in by_scale]
         detail = _detail_of(responses[0], self.search.reach * self.sides[0])
         return _ByCell(torch.cat(sizes), torch.cat(peaks), detail, self.curves(planes, known))
 
@@ -344,12 +345,12 @@ def _enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
     return pixels[: size[0], : size[1]]
 
 
-def _detail_of(responses: Tensor, reach: int) -> Tensor:
-    """Return the logarithm of the largest response [F, h, w] around every place, less the largest
-    one at most `reach` places away, [h, w]."""
-    rows = 0 if responses.shape[1] == 1 else 1  # signals have one row
+def _detail_of(sizes: Tensor, reach: int) -> Tensor:
+    """Return the logarithm of the largest size of a response [F, h, w] around every place, less the
+    largest one at most `reach` places away, [h, w]."""
+    rows = 0 if sizes.shape[1] == 1 else 1  # signals have one row
     smooth = F.avg_pool2d(
-        responses.abs().amax(0)[None],
+        sizes.amax(0)[None],
         (2 * rows + 1, 3),
         1,
         (rows, 1),

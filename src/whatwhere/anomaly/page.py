@@ -204,7 +204,9 @@ class Gallery:
             "areas": [round(row.share_above, 6) for row in rows],
             "evidence": [_evidence_words(row.evidence) for row in rows],
             "normal": None if normal is None else normal.round(6).tolist(),
-            "intervals": [] if normal is None else rate_intervals(len(normal)),
+            "intervals": []
+            if normal is None
+            else rate_intervals(len(normal), facts.threshold.alike),
             "threshold": round(facts.threshold.value, 6),
             "perPart": settings.per_part,
             "perLargePart": settings.per_large_part,
@@ -212,8 +214,8 @@ class Gallery:
             "kinds": {printable(kind): words for kind, words in kinds.items()},
             "rates": facts.rates,
             "learned": f"The detector {facts.learned}. Its threshold is"
-            f" {facts.threshold.value:.2f}. The rate of false alarms holds if the pictures are"
-            " independent.",
+            f" {facts.threshold.value:.2f}. The rate of false alarms holds for pictures from the"
+            " same source.",
             "outline": low,
             "beyond": high,
             "folder": facts.folder,

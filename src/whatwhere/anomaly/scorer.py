@@ -91,6 +91,10 @@ class Scorer:
     map_units: Tensor
     aligned: bool
 
+    def on(self, device: torch.device) -> "Scorer":
+        """Return the same scorer, which compares places on a device."""
+        return replace(self, normal=self.normal.on(device))
+
     @property
     def kinds(self) -> Kinds:
         """The kinds of evidence, as in `evidence.SURFACE`."""
@@ -123,6 +127,22 @@ class Scorer:
         return _Scored(score, by_kind, pixels, self.side(cells, picture))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """How a scorer is learned.
+
+    aligned   whether a place is compared with the same place
+    seed      of the sample of normal places
+    versions  number of pictures one after the other that are versions of one picture
+    device    that compares places
+    """
+
+    aligned: bool
+    seed: int
+    versions: int
+    device: torch.device
+
+
 class Learned(NamedTuple):
     """A scorer, and what it says of the normal pictures, each by what was learned from others.
 
@@ -146,16 +166,11 @@ class Learned(NamedTuple):
 def learn_scorer(
     extract: Filters | GivenFeatures,
     pictures: Sequence[Tensor],
-    aligned: bool,
-    seed: int,
+    how: Learning,
     each: Each,
     stage: Stage = no_stage,
-    versions: int = 1,
 ) -> Learned:
-    """Return what normal pictures [C, H, W] are like in these features.
-
-    versions  number of pictures one after the other that are versions of one picture
-    """
+    """Return what normal pictures [C, H, W] are like in these features."""
     all_pictures = plural(len(pictures), "picture")
     cells: list[Cells] = []
     with stage(f"computing features of {all_pictures}", len(pictures)) as advance:
@@ -164,16 +179,16 @@ def learn_scorer(
             advance(1)
     if not all(found.known.any() for found in cells):
         raise ImageError("A normal picture has no place with known pixels. Remove it.")
-    kinds = _kinds_of(extract, aligned)
-    different = len(cells) // versions
-    fold = torch.arange(len(cells)) // versions * min(_SCORER.folds, different) // different
+    kinds = _kinds_of(extract, how.aligned)
+    different = len(cells) // how.versions
+    fold = torch.arange(len(cells)) // how.versions * min(_SCORER.folds, different) // different
     # Every picture is used for learning for all pictures and for each other fold, and compared
     # once.
     rounds = max(len(fold.unique()) + 1, 3)
     comparisons = rounds * len(cells)
     title = f"comparing {all_pictures} in {rounds} rounds ({plural(comparisons, 'comparison')})"
     with stage(title, comparisons) as advance:
-        learn = _learner(cells, fold, aligned, seed, each, advance)
+        learn = _learner(cells, fold, how, each, advance)
         normal = learn(None)
         found, without_last = _cross_evidence(cells, fold, kinds, learn, each, advance)
         evidence = torch.stack([one for one, _ in found])
@@ -186,7 +201,7 @@ def learn_scorer(
         usual=ExpectedEvidence.of(surfaces, evidence),
         units=units,
         map_units=units_of(evidence, kinds),
-        aligned=aligned,
+        aligned=how.aligned,
     )
     by_kind = in_units(excess, units)
     scores = soft_maximum(what_counts(by_kind.mT, kinds))
@@ -249,16 +264,15 @@ def without(fold: Tensor, left_out: int | None) -> list[int]:
 def _learner(
     cells: Sequence[Cells],
     fold: Tensor,
-    aligned: bool,
-    seed: int,
+    how: Learning,
     each: Each,
     advance: Callable[[int], None],
 ) -> _Learner:
     """Make a learner that calls `advance` with the number of pictures that it has learned from."""
-    if aligned:
+    if how.aligned:
         plain = _object_learner(cells, fold, each)
     else:
-        plain = _surface_learner(cells, fold, seed, each)
+        plain = _surface_learner(cells, fold, how, each)
 
     def learn(left_out: int | None) -> NormalSurface | NormalObject:
         normal = plain(left_out)
@@ -275,7 +289,7 @@ def _object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> _Learne
     return learn
 
 
-def _surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each) -> _Learner:
+def _surface_learner(cells: Sequence[Cells], fold: Tensor, how: Learning, each: Each) -> _Learner:
     folds = fold.unique().tolist()
     # Moments of a fold serve every choice of pictures that has it.
     moments = {
@@ -288,7 +302,7 @@ def _surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each
         used = [moments[k] for k in fold[chosen].unique().tolist()]
         known = [part for part in used if part is not None]
         total = reduce(add, known) if known else None
-        return learn_surface([cells[n] for n in chosen], seed, each, total)
+        return learn_surface([cells[n] for n in chosen], how.seed, each, total, how.device)
 
     return learn
 
@@ -321,7 +335,7 @@ def _evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tenso
     units."""
     found = normal.maps(cells)
     maps = torch.stack([found[kind] for kind in kinds])
-    return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
+    return summarise(maps, cells, [kind.quantile for kind in kinds.values()]), maps
 
 
 def _cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:

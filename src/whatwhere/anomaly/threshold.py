@@ -24,6 +24,9 @@ class ThresholdSpec(Checked):
     most_odd    share of the pictures among which a gap is looked for
     tail_from, tail_to  quantiles of scores between which the tail's width is measured: the upper
                 half without the quarter that odd pictures may be in
+    apart       share of the pictures: those that are further apart in the given order are
+                independent of each other
+    few_alike   pictures that count as one, from which on this is said
     """
 
     confidence: Annotated[float, Within(0, 1, above=True, below=True)] = 0.95
@@ -32,6 +35,8 @@ class ThresholdSpec(Checked):
     most_odd: Annotated[float, Within(0, 0.5)] = 0.1
     tail_from: Annotated[float, Within(0, 1)] = 0.5
     tail_to: Annotated[float, Within(0, 1)] = 0.75
+    apart: Annotated[float, Within(0, 1)] = 0.25
+    few_alike: Positive = 2.0
 
 
 USUAL = ThresholdSpec()
@@ -43,38 +48,84 @@ class Threshold:
     """A threshold of anomaly scores.
 
     value         pictures with larger scores are anomalies
-    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
+    false_alarms  the expected rate of false alarms: the wanted one, or alike / (n + 1) if that is
+                  more
     interval      the rate lies in this interval with a probability of 95 %; if pictures were left
                   out of the fit, the upper end counts all of them as normal
+    alike         number of pictures that count as one, because pictures that follow each other are
+                  alike
     """
 
     value: float
     false_alarms: float
     interval: Interval
+    alike: float = 1.0
 
 
 def choose_threshold(
-    normal: np.ndarray, false_alarms: float, trimmed: int = 0, spec: ThresholdSpec = USUAL
+    normal: np.ndarray,
+    false_alarms: float,
+    trimmed: int = 0,
+    alike: float = 1.0,
+    spec: ThresholdSpec = USUAL,
 ) -> Threshold:
     """Choose the threshold for scores like those of normal pictures, [n].
 
     trimmed  number of pictures with larger scores that were left out, because they may be anomalies
+    alike    number of pictures that count as one, from `pictures_alike`
 
     If a share α of new normal pictures may count as anomalies, the threshold is the k-th largest of
     the n scores, k = α (n + 1). Its true rate of false alarms is random and follows Beta(k, n + 1 -
-    k), whatever the distribution of the scores, as long as the pictures are independent.
+    k), whatever the distribution of the scores, as long as the pictures are independent. If only
+    every d-th one is, both numbers are divided by d.
     """
-    from scipy.stats import beta
-
     count = len(normal)
     # A rate that was computed as k / (n + 1) must give k, whatever its rounding.
     k = max(1, math.floor(false_alarms * (count + 1) + 1e-9))
-    low = beta.ppf((1 - spec.confidence) / 2, k, count + 1 - k)
     # The pictures left out are at worst normal ones above the threshold: k + trimmed of all.
-    high = beta.ppf((1 + spec.confidence) / 2, k + trimmed, count + 1 - k)
+    (interval,) = _intervals(np.array([k]), trimmed, np.array([count + 1 - k]), alike, spec)
     value = float(np.sort(normal)[-k])
     value += spec.rounding * max(1.0, abs(value))
-    return Threshold(value, k / (count + 1), (float(low), float(high)))
+    return Threshold(value, max(k, alike) / (count + 1), interval, alike)
+
+
+def _intervals(
+    above: np.ndarray, trimmed: int, below: np.ndarray, alike: float, spec: ThresholdSpec
+) -> list[Interval]:
+    """Return intervals of the rate of false alarms, by the numbers of normal pictures above a
+    threshold, to which `trimmed` may have to be added, and below it."""
+    from scipy.stats import beta
+
+    low = beta.ppf((1 - spec.confidence) / 2, above / alike, below / alike)
+    # A threshold inside one group of pictures that are alike is no better known than its largest.
+    most = np.maximum(above + trimmed, alike)
+    high = beta.ppf((1 + spec.confidence) / 2, most / alike, below / alike)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def pictures_alike(scores: np.ndarray, spec: ThresholdSpec = USUAL) -> float:
+    """Estimate how many normal pictures count as one, from their scores [n] in the given order.
+
+    Photographs of one part, place or hour follow each other in a folder, and if one of them scores
+    high, so do the others: n of them say less about new pictures than n independent ones. The ranks
+    of scores have the autocorrelations ρ_l, and 1 + 2 Σ ρ_l of the pictures count as one. The sum
+    ends where two terms that follow each other are not positive together, because the others are
+    chance.
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(scores) - (len(scores) + 1) / 2
+    variance = float(ranks @ ranks)
+    alike = 1.0
+    last = int(spec.apart * len(scores))
+    if variance == 0:
+        return alike
+    for lag in range(1, last, 2):
+        pair = sum(float(ranks[k:] @ ranks[:-k]) for k in (lag, lag + 1)) / variance
+        if pair <= 0:
+            break
+        alike += 2 * pair
+    return alike
 
 
 def pictures_needed(false_alarms: float, at_most: float) -> int:
@@ -166,15 +217,12 @@ def rate_interval(hits: int, of: int, spec: ThresholdSpec = USUAL) -> Interval:
     return low, high
 
 
-def rate_intervals(normal: int, spec: ThresholdSpec = USUAL) -> list[tuple[float, float]]:
+def rate_intervals(normal: int, alike: float, spec: ThresholdSpec = USUAL) -> list[Interval]:
     """Give the intervals of the rate of false alarms by the number of the normal pictures that are
-    above a threshold, from none to all but one."""
-    from scipy.stats import beta
-
+    above a threshold, from none to all but one. `alike` is as in `choose_threshold`."""
     k = np.arange(1, normal + 1)
-    low = beta.ppf((1 - spec.confidence) / 2, k, normal + 1 - k)
-    high = beta.ppf((1 + spec.confidence) / 2, k, normal + 1 - k)
-    return [(round(float(a), 5), round(float(b), 5)) for a, b in zip(low, high, strict=True)]
+    found = _intervals(k, 0, normal + 1 - k, alike, spec)
+    return [(round(low, 5), round(high, 5)) for low, high in found]
 
 
 def cheapest_false_alarms(

@@ -26,10 +26,10 @@ Kind = TypeVar("Kind")
 
 
 @command(
-    (ImageInput, "mask crop limit image_count rate waveforms length rise louder start end"),
+    (ImageInput, "mask crop limit image_count rate waveforms length rise louder probe start end"),
     (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
-    flags="mask crop limit image_count rate waveforms length rise louder start end device",
+    flags="mask crop limit image_count rate waveforms length rise louder probe start end device",
 )
 def train(
     images: str | None = None,
@@ -76,11 +76,11 @@ def train(
     options = settings.override(_from_notes(TrainingOptions, notes))
     # mistakes that show before the images are read, which may take long
     choose_device(options.device, options.engine)
-    asked = RecordingOptions(given.waveforms, given.length, given.rise, given.louder)
+    asked = RecordingOptions(given.waveforms, given.length, given.rise, given.louder, given.probe)
     if recipe is not None and resume is None and asked != RecordingOptions():
         raise UsageError(
-            "--waveforms, --length, --rise and --louder do not work with --recipe, which sets them."
-            " Remove one of them."
+            "--waveforms, --length, --rise, --louder and --probe do not work with --recipe, which"
+            " sets them. Remove one of them."
         )
     if not quiet and processes_line():
         typer.echo(processes_line(), err=True)

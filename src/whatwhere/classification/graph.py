@@ -27,7 +27,7 @@ from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import EvenClassesWarning, ImageError, MissingExtra, SpecError, warn
-from whatwhere.progress import Stage, no_stage
+from whatwhere.progress import Stage, no_op, no_stage
 from whatwhere.spec.checks import require_count
 
 try:
@@ -156,6 +156,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.weights_: ViewWeights | None = None
         self.join_: ViewJoin | None = None
         self.row_graph_: RowGraph | None = None
+        self._stable: float | None = None
         self.graph_: Tensor | None = None
         is_long = len(rows) >= CellSettings().fewest
         stage = self.stage if is_long else no_stage
@@ -178,6 +179,34 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def refit(self, y: ArrayLike) -> GraphClassifier:
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
+        return self.weigh(y).follow(y)
+
+    def weigh(self, y: ArrayLike, pause: Callable[[], object] = no_op) -> GraphClassifier:
+        """Weigh the views by labels (n,), which takes most of the time of `refit`. The classes do
+        not follow yet.
+
+        pause : called between views; it may call `follow`
+        """
+        classes, rows, labels = self._labelled(y)
+        if self.view_graphs_ is not None and len(classes) > 1:
+            self._use(self.view_graphs_.weighed(rows, labels, len(classes), pause))
+        return self
+
+    def follow(self, y: ArrayLike, *, quick: bool = False) -> GraphClassifier:
+        """Spread other labels (n,) over the graph with the weights that its views have.
+
+        quick : leave out what takes most of the time and seldom changes a class: the stability of
+            the classes stays as it was measured last, and even classes are not tried
+        """
+        self.classes_, rows, labels = self._labelled(y)
+        spread = self._spread(rows, labels, quick)
+        self.label_distributions_ = spread.cpu().numpy()
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
+        return self
+
+    def _labelled(self, y: ArrayLike) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Return the classes, the labelled rows [m], and the numbers of their classes [m]."""
         y = np.asarray(y)
         labelled = ~_is_unlabelled(y)
         if not labelled.any():
@@ -190,17 +219,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         with warnings.catch_warnings():  # one label a class is no sign of a regression
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(known)
-        self.classes_, labels = np.unique(known, return_inverse=True)
+        classes, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
-        classes = torch.from_numpy(labels).to(device)
-        if self.view_graphs_ is not None and len(self.classes_) > 1:
-            self._use(self.view_graphs_.weighed(rows, classes, len(self.classes_)))
-        spread = self._spread(rows, classes, self._shares())
-        self.label_distributions_ = spread.cpu().numpy()
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
-        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
-        return self
+        return classes, rows, torch.from_numpy(labels).to(device)
 
     def _use(self, joined: Joined) -> None:
         """Spread labels over the joined graph of several views."""
@@ -215,10 +237,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.parts_ = graph.parts
         self.distances_ = graph.distances
 
-    def _spread(self, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
+    def _spread(self, rows: Tensor, labels: Tensor, quick: bool) -> Tensor:
         """Probabilities [N, K] of all rows; a labelled row has its own class."""
         count = len(self.neighbours_)
         classes = len(self.classes_)
+        shares = self._shares()
         seen = labels.bincount(minlength=classes).double() / len(labels)
         prior = seen if shares is None else shares.to(seen)
         result = prior.expand(count, classes).clone()
@@ -226,7 +249,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if classes > 1 and self.row_graph_ is not None:
             reached = torch.isin(self.parts_, self.parts_[rows])
             if shares is None:
-                found = self._calibrated(self.row_graph_, rows, labels)
+                found = self._calibrated(self.row_graph_, rows, labels, quick)
             else:
                 found = self._regions(rows, labels, prior)
             result[reached] = found[reached]
@@ -235,12 +258,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         result[rows] = F.one_hot(labels, classes).to(result)
         return result
 
-    def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor) -> Tensor:
+    def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor, quick: bool) -> Tensor:
         """Probabilities [N, K] from scores, calibrated on labels that are held out in turn; while
         these are few, also on the accuracy that the stability of the classes lets expect."""
         classes = len(self.classes_)
         scores = label_scores(graph, rows, labels, classes)
-        if len(labels) == classes:
+        if len(labels) == classes and not quick:
             regions = even_regions(graph, rows, labels, scores.all_rows.argmax(1))
             if regions is not None:
                 length = calibration.usual_length(regions)
@@ -249,11 +272,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         how = (self.weighting or ViewWeighting()).stability
         usual = None
         if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
-            of_rows = scores.all_rows.argmax(1)
-            stable = stability(graph, of_rows, classes, len(labels), how)
-            others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)
+            if self._stable is None or not quick:
+                of_rows = scores.all_rows.argmax(1)
+                self._stable = stability(graph, of_rows, classes, len(labels), how)
+            others = torch.ones(len(scores.all_rows), dtype=torch.bool, device=rows.device)
             others[rows] = False
-            accuracy = expected_accuracy(stable, classes, how)
+            accuracy = expected_accuracy(self._stable, classes, how)
             usual = calibration.usual_sharpness(scores.all_rows[others], accuracy)
         found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels, usual)
         known = found.probabilities(scores.held_out_scores)

@@ -7,9 +7,10 @@ potentials of any of the labels are sums. Two cases are solved directly: labels 
 once, and so many labels that τ follows their number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from whatwhere.classification.poisson import (
     source_strengths,
     tau_for,
 )
+from whatwhere.progress import no_op
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,13 @@ class ContributionSettings:
     tolerance  of their residual. They are computed in single precision, so that a label among
                200,000 rows is followed in a second; 2 of 10,000 rows then change their class
                (benchmarks/labels/results/one_more_label.json)
+    large      potentials from which on all are computed in this way, on as many cores as torch uses
     """
 
     numbers: int = 1 << 25
     at_once: int = 16
     tolerance: float = 1e-5
+    large: int = 1 << 21
 
 
 class Potentials(NamedTuple):
@@ -76,8 +80,18 @@ class LabelPotentials:
         # sparse products use one core each
         with ThreadPoolExecutor(1) as other_core:
             held_out = other_core.submit(self._solve_held_out, rows, labels, shares, folds)
-            all_rows = self.system.solve(sources, tau=tau)
+            all_rows = self._solve_all(sources, tau)
             return Potentials(all_rows, held_out.result())
+
+    def _solve_all(self, sources: Tensor, tau: float) -> Tensor:
+        """Return the potentials of sources [N, K]; of many rows in single precision, by columns."""
+        if sources.numel() < self.settings.large:
+            return self.system.solve(sources, tau=tau)
+        cores = torch.get_num_threads()
+        columns = sources.float().tensor_split(min(cores, sources.shape[1]), dim=1)
+        with ThreadPoolExecutor(cores) as pool:
+            solve = partial(self.system.solve, tolerance=self.settings.tolerance, tau=tau)
+            return torch.cat(list(pool.map(solve, columns)), 1).to(sources)
 
     def _sums(
         self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]
@@ -110,23 +124,41 @@ class LabelPotentials:
         held_out = [part[rows[fold.held_out]] for part, fold in zip(parts, folds, strict=True)]
         return torch.cat(held_out)
 
+    def prepare(self, rows: Tensor, pause: Callable[[], object] = no_op) -> None:
+        """Compute what labelled rows [m] contribute, as far as it is kept, so that other labels
+        cost a column each.
+
+        pause  called between some rows and the next
+        """
+        self._is_first = False
+        numbers = rows.tolist()
+        while self._are_kept(rows) and not self._has_all(rows):
+            pause()
+            self._compute(numbers)
+
     def _compute_contributions(self, rows: Tensor) -> None:
         """Compute some of the missing contributions; the rest follows with the next change."""
-        count = self.graph.shape[0]
         is_first = self._is_first
         self._is_first = False
         numbers = rows.tolist()
         self._contributions = {
             row: self._contributions[row] for row in numbers if row in self._contributions
         }
+        if not is_first and self._are_kept(rows):
+            self._compute(numbers)
+
+    def _are_kept(self, rows: Tensor) -> bool:
+        """Tell whether contributions of so many labelled rows are kept."""
+        count = self.graph.shape[0]
         is_many = len(rows) > POISSON.tau * count or len(rows) * count > self.settings.numbers
-        if is_first or is_many:
-            return
-        missing = [row for row in numbers if row not in self._contributions][
-            : self.settings.at_once
-        ]
+        return not is_many
+
+    def _compute(self, numbers: Sequence[int]) -> None:
+        """Compute the contributions of the first of some rows that are missing."""
+        missing = [row for row in numbers if row not in self._contributions]
+        missing = missing[: self.settings.at_once]
         if missing:
-            source = torch.zeros(count, len(missing), device=rows.device)
+            source = torch.zeros(self.graph.shape[0], len(missing), device=self.graph.device)
             source[missing, range(len(missing))] = 1
             solved = self.system.solve(source, self.settings.tolerance).double().T.contiguous()
             self._contributions |= dict(zip(missing, solved, strict=True))

@@ -70,6 +70,22 @@ def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return _csr_tensor(heads, columns, torch.from_numpy(total.data)).to(graphs[0].device)
 
 
+def weighted_pairs(graph: Tensor, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return the graph with the weight of every pair times a factor.
+
+    factor  from the numbers of the two rows of each pair, [E] and [E], to its factor, [E]
+    """
+    pairs = sparse.triu(scipy_matrix(graph), 1, format="coo")
+    first, second = (torch.from_numpy(part).long() for part in pairs.coords)
+    factors = factor(first.to(graph.device), second.to(graph.device))
+    pairs.data *= factors.to(graph.dtype).cpu().numpy()
+    both = (pairs + pairs.T).tocsr()
+    both.sort_indices()
+    heads = torch.from_numpy(both.indptr).long()
+    columns = torch.from_numpy(both.indices).long()
+    return _csr_tensor(heads, columns, torch.from_numpy(both.data)).to(graph.device)
+
+
 def bandwidth_order(graph: Tensor) -> Tensor:
     """Make an order of the rows [N] in which neighbours are near each other (Cuthill and McKee)."""
     order = csgraph.reverse_cuthill_mckee(scipy_matrix(graph), symmetric_mode=True)
@@ -80,6 +96,7 @@ def reordered(graph: Tensor, order: Tensor) -> Tensor:
     """Return the graph with its rows in another order."""
     numbers = order.cpu().numpy()
     matrix = scipy_matrix(graph)[numbers][:, numbers]
+    matrix.sort_indices()  # before torch 2.11, a pickle of other tensors cannot be read
     heads = torch.from_numpy(matrix.indptr).long()
     columns = torch.from_numpy(matrix.indices).long()
     return _csr_tensor(heads, columns, torch.from_numpy(matrix.data)).to(graph.device)

@@ -33,7 +33,15 @@ from whatwhere.classification.where import (
 from whatwhere.data import Images, Source, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
-from whatwhere.files import FileFields, disk_errors, open_regular, readable, untrusted, write_atomic
+from whatwhere.files import (
+    FileFields,
+    claim,
+    disk_errors,
+    open_regular,
+    readable,
+    untrusted,
+    write_atomic,
+)
 from whatwhere.learning import (
     TrainedRun,
     TrainingCallbacks,
@@ -196,9 +204,13 @@ class PictureClassifier:
         """Return the names of the classes, [n]."""
         return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as one file; nothing is pickled."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write it as one file; nothing is pickled.
+
+        overwrite  also replace a file that is not a classifier
+        """
         content = self.to_bytes()
+        claim([Path(path)], overwrite=overwrite or is_classifier(Path(path)))
         with disk_errors(f"writing {path}", "free some disk space, or choose another folder"):
             write_atomic(Path(path), content)
 
@@ -344,6 +356,7 @@ def describe_pictures(
     elif kept is not None and is_finished(kept):
         trained = read_run(kept)
     else:
+        settings.change(choose_defaults(images).recipe)  # a wrong setting is found before the work
         trained = learn(images, kept, options, stage)
     trained = replace(trained, recipe=settings.change(trained.recipe))
     model = trained.model.to(choose_device(options.device, options.engine))

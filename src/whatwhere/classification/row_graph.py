@@ -61,12 +61,15 @@ class RowGraph:
         return scaled_graph(self.graph, 1 / degrees(self.graph).sqrt())
 
 
-def joined_graph(parts: list[RowGraph], weights: list[float], rows: Tensor) -> RowGraph:
+def joined_graph(
+    parts: list[RowGraph], graphs: list[Tensor], weights: list[float], rows: Tensor
+) -> RowGraph:
     """Add the graphs of several descriptions of the same rows, with weights that add up to 1.
 
-    rows  the joined rows [N, Σ d], whose squared distances are weighted sums of the descriptions'
+    graphs  the graph of each description, as it is added
+    rows    the joined rows [N, Σ d], whose squared distances are weighted sums of the descriptions'
     """
-    used = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight > 0]
-    graph = sum_of_graphs([part.even_graph for part, _ in used], [weight for _, weight in used])
-    distances = torch.stack([weight * part.distances for part, weight in used]).sum(0)
+    used = [number for number, weight in enumerate(weights) if weight > 0]
+    graph = sum_of_graphs([graphs[number] for number in used], [weights[number] for number in used])
+    distances = torch.stack([weights[number] * parts[number].distances for number in used]).sum(0)
     return RowGraph(Neighbours(rows, parts[0].neighbours.device), graph, distances)

@@ -1,4 +1,5 @@
-"""One graph for each view of the same pictures, added to one graph by the weights of the views."""
+"""One graph for each view of the same pictures, added to one graph by the weights of the views and
+by how far all views support its pairs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +7,11 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from whatwhere.classification.label_scores import label_scores
-from whatwhere.classification.neighbour_graph import scipy_matrix
+from whatwhere.classification.neighbour_graph import scipy_matrix, weighted_pairs
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.row_graph import RowGraph, joined_graph
-from whatwhere.classification.stability import stability
 from whatwhere.classification.view_join import ViewJoin
+from whatwhere.classification.view_support import ViewSupport
 from whatwhere.classification.view_weights import (
     Overlap,
     ViewEvidence,
@@ -33,10 +34,11 @@ class Joined:
 class ViewGraphs:
     """The graphs of views, and the last one that they were joined to.
 
-    join      joins the views with equal weights
-    parts     the rows of each view, centred and of unit length
-    overlaps  how far the neighbours of each view are also neighbours in others
-    start     the views joined as before there are labels
+    join       joins the views with equal weights
+    parts      the rows of each view, centred and of unit length
+    overlaps   how far the neighbours of each view are also neighbours in others
+    supported  the graphs of the views, in which a pair counts more if all views find it alike
+    start      the views joined as before there are labels
     """
 
     join: ViewJoin
@@ -44,11 +46,14 @@ class ViewGraphs:
     views: list[RowGraph]
     weighting: ViewWeighting
     overlaps: list[Overlap] = field(init=False)
+    supported: list[Tensor] = field(init=False)
     start: Joined = field(init=False)
     last: Joined = field(init=False)
 
     def __post_init__(self) -> None:
         self.overlaps = _overlaps(self.views)
+        support = ViewSupport(self.parts)
+        self.supported = [weighted_pairs(view.even_graph, support) for view in self.views]
         names = list(self.join.columns)
         self.start = self._joined(ViewWeights.before_labels(names, self.overlaps, self.weighting))
         self.last = self.start
@@ -71,20 +76,22 @@ class ViewGraphs:
         views = [RowGraph.of(Neighbours(part, str(device)), count, progress) for part in parts]
         return cls(join, parts, views, weighting)
 
-    def weighed(self, rows: Tensor, labels: Tensor, classes: int) -> Joined:
-        """Join the graphs by what the classes [m] of labelled rows [m] say about the views."""
+    def weighed(
+        self, rows: Tensor, labels: Tensor, classes: int, pause: Callable[[], object] = no_op
+    ) -> Joined:
+        """Join the graphs by what the classes [m] of labelled rows [m] say about the views.
+
+        pause  called between views
+        """
         together = label_scores(self.start.graph, rows, labels, classes).all_rows.argmax(1)
         evidence = []
         for view in self.views:
+            pause()
             scores = label_scores(view, rows, labels, classes)
             of_view = scores.all_rows.argmax(1)
             agreement = float((of_view == together).double().mean())
-            held_out = len(scores.held_out)
-            how = self.weighting.stability
-            stable = None
-            if how.is_measured(len(of_view), classes, held_out):
-                stable = stability(view, of_view, classes, len(rows), how)
-            evidence.append(ViewEvidence(scores.found, held_out, agreement, stable))
+            evidence.append(ViewEvidence(scores.found, len(scores.held_out), agreement))
+        pause()
         names = list(self.join.columns)
         weights = ViewWeights.of(names, evidence, self.weighting, self.overlaps)
         if weights.values == self.last.weights.values:  # the graph keeps what it has computed
@@ -95,7 +102,8 @@ class ViewGraphs:
 
     def _joined(self, weights: ViewWeights) -> Joined:
         join = ViewJoin(self.join.columns, self.join.mean, weights.values)
-        graph = joined_graph(self.views, list(weights.values), join.joined(self.parts))
+        rows = join.joined(self.parts)
+        graph = joined_graph(self.views, self.supported, list(weights.values), rows)
         return Joined(weights, join, graph)
 
 

@@ -50,6 +50,9 @@ class ImageInput(Checked):
                  suddenly and decay slowly, such as calcium
     louder       find where a recording becomes louder within this time, such as 2s: bursts of any
                  waveform, such as earthquakes
+    probe        a file with the places of the channels of a recording with many: a .json file of
+                 probeinterface, or a .csv file with the columns channel, x and y, in µm. Each
+                 waveform is then on the channels near its largest peak
     start        where to begin in a recording, such as 90, 1:30, 0:01:30.250 or 2min, in the times
                  that a table of events has. Default: its beginning
     end          where to end, in the same way
@@ -66,6 +69,7 @@ class ImageInput(Checked):
     length: str | None = None
     rise: str | None = None
     louder: str | None = None
+    probe: str | None = None
     start: str | None = None
     end: str | None = None
 
@@ -89,6 +93,7 @@ class ImageInput(Checked):
             self.length,
             self.rise,
             self.louder,
+            self.probe,
             self.start,
             self.end,
         )

@@ -25,10 +25,19 @@ def claim(
     (`files.claim`).
 
     read    what the command reads: runs, models, images by name or path; the figures of a run are
-            its results
+            its results. A recording stands for all of its files
     folder  folder of results, if the outputs are in one; `write` records them there
     """
-    files.claim(outputs, files.input_files(*read), folder=folder, overwrite=overwrite)
+    from whatwhere.data.formats import is_recording_file, recordings  # torch, not for --help
+
+    inputs = files.input_files(*read)
+    inputs += [
+        file
+        for source in inputs
+        if is_recording_file(source)
+        for file in recordings().read_along(source)
+    ]
+    files.claim(outputs, inputs, folder=folder, overwrite=overwrite)
 
 
 def write(path: Path, content: bytes, folder: Path | None = None) -> None:

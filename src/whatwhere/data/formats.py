@@ -36,6 +36,9 @@ class Format(Protocol):
     def of_object(self, source: object) -> "Signals | None":
         """Return signals of an object of another library; None if it is not one of those."""
 
+    def read_along(self, path: Path) -> list[Path]:
+        """Return the other files of a recording that are read with this one, if they exist."""
+
     def encode(self, values: "np.ndarray", source: Path) -> bytes:
         """Return the content of a file of signals [N, C, T] in the form of `source`."""
 

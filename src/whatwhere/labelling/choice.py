@@ -1,6 +1,6 @@
 """Choose between descriptions of the same pictures by the labels, each held out in turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from whatwhere.labelling.descriptions import Description, joined_description
 from whatwhere.labelling.neighbourhood import Neighbourhood
+from whatwhere.progress import no_op
 
 
 class Candidate(NamedTuple):
@@ -60,15 +61,23 @@ def held_out_loss(graph: Neighbourhood, said: Mapping[int, str], floor: float) -
 def elect(
     among: Sequence[Candidate],
     said: Mapping[int, str],
+    pause: Callable[[], object] = no_op,
     settings: ChoiceSettings | None = None,
 ) -> Candidate:
     """Return the candidate that explains held-out labels best; the first while too few labels say,
-    or while another is only a little better."""
+    or while another is only a little better.
+
+    pause  called often, because the labels spread over the graphs of all candidates
+    """
     settings = settings or ChoiceSettings()
     usual = among[0]
     if len(set(said.values())) < 2:
         return usual
-    losses = [held_out_loss(one.graph, said, settings.floor) for one in among]
+    losses = []
+    for one in among:
+        one.graph.weigh(said, pause)
+        pause()
+        losses.append(held_out_loss(one.graph, said, settings.floor))
     if min(count for _, count in losses) < settings.fewest:
         return usual
     best = min(range(len(among)), key=lambda number: losses[number][0])

@@ -1,8 +1,14 @@
-"""Let all pictures follow the labels in a thread, so that a label is answered at once."""
+"""Let all pictures follow the labels in a thread, so that a label is answered at once.
+
+What a person waits for comes first: the classes, which spread over the graph with the weights that
+its views have. What may come later follows, in this order: suggestions, other weights of the views,
+the election between descriptions, labels that look wrong, and the table of predictions. All of it
+takes seconds among many pictures; it pauses often, and classes that follow newer labels are
+computed in such a pause.
+"""
 
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,19 +24,15 @@ from whatwhere.labelling.session import Labelling
 
 @dataclass(frozen=True)
 class TraySettings:
-    """How many pictures are suggested at a time.
+    """How pictures are suggested.
 
-    most   suggestions: a person who is fast labels twelve in the time of an update of many pictures
-    fewer  suggestions of more than `many` pictures; each takes time
+    count   suggestions: a person who is fast labels twelve in the time of an update of many
+            pictures
+    fewest  suggestions that are left when newer labels no longer interrupt the search for others
     """
 
-    most: int = 12
-    fewer: int = 12
-    many: int = 10_000
-
-    def count(self, pictures: int) -> int:
-        """Return the number of suggestions among this many pictures."""
-        return self.most if pictures <= self.many else self.fewer
+    count: int = 12
+    fewest: int = 6
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,26 @@ class Change:
     cause: str = ""
 
 
+@dataclass
+class _Counts:
+    """How often labels changed, and up to which change the classes followed; how often work was
+    asked for, and up to which time all of it is done."""
+
+    labelled: int = 0
+    followed: int = 0
+    asked: int = 0
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """What a change is counted from: labels, the classes that followed, and their error."""
+
+    said: dict[int, str]
+    spread: Spread
+    error: float | None
+
+
 class Follower:
     """Computes what follows from the labels of a session, each time they change.
 
@@ -69,155 +91,175 @@ class Follower:
         self.session = session
         self.tray_settings = tray or TraySettings()
         self.change: Change | None = None
+        self.trouble = ""
+        self.suspects = session.suspects()
         self._lock = lock
         self._on_news = on_news
         self._wake = threading.Condition(lock)
-        self._wanted = 0
-        self._followed = 0
-        self._tray: list[int] = []
-        self._tray_of: Spread | None = None
-        self._offers: deque[Description] = deque()
+        self._counts = _Counts()
+        self._tray = session.suggested_rows(self.tray_settings.count)
         self._plain = Candidate(session.description, session.graph)
-        self._cause = ""
         self._candidates: list[Candidate] = []
-        self._error: float | None = None
-        self.trouble = ""
-        self.suspects = session.suspects()
-        self._said = dict(session.said)
+        self._now = _Followed(dict(session.said), session.spread, None)
+        self._before = self._now
         threading.Thread(target=self._run, name="follower", daemon=True).start()
 
     @property
     def is_behind(self) -> bool:
         """Whether labels were given that the classes do not follow yet."""
-        return self._wanted != self._followed
+        return self._counts.labelled != self._counts.followed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all has followed that may come later, too."""
+        return self._counts.asked == self._counts.done
 
     def labels_changed(self) -> None:
         """Ask for all pictures to follow; call it with the lock held."""
-        self._wanted += 1
-        self._wake.notify_all()
+        self._counts.labelled += 1
+        self._ask()
 
     def offer(self, description: Description) -> None:
-        """Offer another description of the pictures, which is used if it is better."""
+        """Offer another description of the pictures, which is used if it is better: views of all
+        pictures replace views of a share; learned features stand for election, alone and next to
+        the views. Their graphs are made in the caller's thread, so that labels do not wait."""
+        if own_features(description) is None:
+            self._plain = Candidate.of(description)
+            offered = [self._plain]
+        else:
+            offered = candidates(self._plain, description)
         with self._lock:
-            self._offers.append(description)
-            self._wanted += 1
-            self._wake.notify_all()
+            self._candidates = offered
+            self._ask()
+
+    def _ask(self) -> None:
+        self._counts.asked += 1
+        self._wake.notify_all()
 
     def wait(self, patience: float = 30.0) -> None:
         """Wait until the classes follow the labels; call it with the lock held."""
         self._wake.wait_for(lambda: not self.is_behind, timeout=patience)
 
+    def settle(self, patience: float = 30.0) -> None:
+        """Wait until all has followed; call it with the lock held."""
+        self._wake.wait_for(lambda: self.is_settled, timeout=patience)
+
     def tray(self) -> list[int]:
         """Return the suggestions; call it with the lock held."""
-        if self._tray_of is not self.session.spread and not self.is_behind:
-            self._suggest()
         return [row for row in self._tray if row not in self.session.said]
 
-    def _suggest(self) -> None:
-        session = self.session
-        spread = session.spread
-        rows = session.suggested_rows(self.tray_settings.count(len(session.names)))
-        self._tray = rows
-        self._tray_of = spread
+    # The thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         torch.set_num_threads(1)  # small work, while a model may learn on all cores
         while True:
             with self._lock:
-                while not self.is_behind:
+                while self.is_settled:
                     self._wake.wait()
+                asked = self._counts.asked
+            trouble = ""
             try:
-                self._follow()
-                self.trouble = ""
+                self._pause()
+                self._catch_up(asked)
             except (WhatwhereError, OSError) as error:  # the page shows it
-                self.trouble = str(error)
+                trouble = str(error)
             except Exception:
-                self.trouble = "The program failed; the terminal shows where. Labels are saved."
+                trouble = "The program failed; the terminal shows where. Labels are saved."
                 traceback.print_exc()
             with self._lock:
-                self._on_news()
+                self.trouble = trouble
+                self._counts.done = asked  # what fails once is not tried again and again
+                self._news()
+
+    def _news(self) -> None:
+        self._on_news()
+        self._wake.notify_all()
+
+    def _pause(self) -> None:
+        """Let the classes follow newer labels, if there are any; suggestions only if few are
+        left."""
+        while self.is_behind:
+            self._follow()
+            if len(self.tray()) < self.tray_settings.fewest:
+                self._suggest()
 
     def _follow(self) -> None:
-        """Follow the labels that are there now."""
+        """Let the classes follow the labels that are there now."""
         with self._lock:
-            wanted = self._wanted
+            labelled = self._counts.labelled
             said = dict(self.session.said)
-            offers = list(self._offers)
-            self._offers.clear()
         try:
-            for description in offers:
-                self._consider(description, said)
-            spread = self.session.spread_of(said)
+            spread = self.session.follow(said, quick=True)
             with self._lock:
                 self._publish(spread, said)
         finally:  # what fails once is not tried again and again
             with self._lock:
-                self._followed = wanted
-                self._on_news()
-                self._wake.notify_all()
-        self._catch_up(wanted, said)
+                self._counts.followed = labelled
+                self._news()
 
-    def _catch_up(self, wanted: int, said: dict[int, str]) -> None:
-        """Do what may be late: suggestions, the election between descriptions, the table of
-        predictions. It stops where newer labels wait."""
-        if self._wanted != wanted:
-            return
-        self._suggest()
+    def _suggest(self) -> None:
+        """Suggest pictures; newer labels interrupt it while enough suggestions are left."""
+        how = self.tray_settings
+        rows = self.session.suggested_rows(
+            how.count, lambda: not self.is_behind or len(self.tray()) < how.fewest
+        )
         with self._lock:
+            earlier = [row for row in self.tray() if row not in rows]
+            self._tray = [*rows, *earlier][: how.count]
             self._on_news()
-        for candidate in self._candidates:
-            if self._wanted != wanted:
-                return
-            candidate.graph.spread(said)  # the graph keeps it for the election
-        if self._elect(said):
-            spread = self.session.spread_of(said)
-            with self._lock:
-                self._publish(spread, said)
-                self._on_news()
-            self._suggest()
-        if self._wanted == wanted:
-            self.session.write_predictions(said)
 
-    def _publish(self, spread: Spread, said: dict[int, str]) -> None:
+    def _catch_up(self, asked: int) -> None:
+        """Do what may be late."""
+        said = self._now.said
+        self.session.weigh(said, self._pause)
+        self._refine()
+        self._elect(said)
+        self.suspects = self.session.suspects()
+        if self._counts.asked == asked:
+            self.session.write_predictions(self._now.said)
+
+    def _refine(self, cause: str = "") -> None:
+        """Let classes and suggestions follow all that the labels say.
+
+        cause  what else changed the classes
+        """
+        said = self._now.said
+        spread = self.session.follow(said)
+        with self._lock:
+            self._publish(spread, said, cause)
+        self._suggest()
+
+    def _publish(self, spread: Spread, said: dict[int, str], cause: str = "") -> None:
+        """Replace the classes, and tell what labels changed: also what they change later."""
         session = self.session
-        earlier = session.spread
-        before = self._error
+        if said != self._now.said or cause:
+            self._before = self._now
+        before = self._before
         session.spread = spread
-        self._error = session.error()
-        self.suspects = session.suspects()
-        given = {row for row in {*said, *self._said} if said.get(row) != self._said.get(row)}
-        changed = _changed_rows(earlier, spread) - given
-        self.change = Change(len(given), len(changed), before, self._error, self._cause)
-        self._cause = ""
-        self._said = said
+        self._now = _Followed(said, spread, session.error())
+        given = {row for row in {*said, *before.said} if said.get(row) != before.said.get(row)}
+        changed = _changed_rows(before.spread, spread) - given
+        self.change = Change(len(given), len(changed), before.error, self._now.error, cause)
 
     # Descriptions ---------------------------------------------------------------------------------
 
-    def _consider(self, description: Description, said: dict[int, str]) -> None:
-        """Take a description into account: views of all pictures replace views of a share; learned
-        features stand for election, alone and next to the views."""
-        if own_features(description) is None:
-            self._plain = Candidate.of(description)
-            self._use(self._plain, "all pictures are described now")
-            return
-        self._candidates = candidates(self._plain, description)
-        self._elect(said)
-
-    def _elect(self, said: dict[int, str]) -> bool:
-        """Use the description that explains held-out labels best; tell whether it is another."""
+    def _elect(self, said: dict[int, str]) -> None:
+        """Use the description that explains held-out labels best."""
         if not self._candidates:
-            return False
-        elected = elect(self._candidates, said)
+            return
+        elected = elect(self._candidates, said, self._pause)
         if elected.graph is self.session.graph:
-            return False
+            return
+        elected.graph.weigh(said, self._pause)
+        is_learned = len(self._candidates) > 1
         name = elected.description.name
-        self._use(elected, f"pictures are described by {name} now")
-        return True
-
-    def _use(self, candidate: Candidate, cause: str) -> None:
         with self._lock:
-            self.session.use(*candidate)
-            self._cause = cause
+            self.session.use(*elected)
+        self._refine(
+            f"pictures are described by {name} now"
+            if is_learned
+            else "all pictures are described now"
+        )
 
 
 def _changed_rows(before: Spread, after: Spread) -> set[int]:

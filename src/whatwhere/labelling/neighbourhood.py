@@ -1,7 +1,7 @@
 """The graph of the pictures of a session: labels spread along it, and trust is averaged over it."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.errors import ImageError
 from whatwhere.labelling.label_tables import NOT_SURE
 from whatwhere.labelling.map_places import map_places
-from whatwhere.progress import Stage, no_stage
+from whatwhere.progress import Stage, no_op, no_stage
 
 _LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
 
@@ -50,6 +50,14 @@ class WalkSettings:
     steps: int = 60
 
 
+class _Last(NamedTuple):
+    """The labels that were spread last, and their result."""
+
+    labels: dict[int, str]
+    spread: Spread
+    was_quick: bool
+
+
 class Neighbourhood:
     """Rows that describe pictures, each connected to its nearest neighbours.
 
@@ -77,7 +85,8 @@ class Neighbourhood:
         self.classifier = GraphClassifier(class_prior=class_prior, views=views, stage=stage)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
         self._places: np.ndarray | None = None
-        self._last: tuple[dict[int, str], Spread] | None = None
+        self._last: _Last | None = None
+        self._weighed: dict[int, str] = {}
         self._unit: torch.Tensor | None = None
         self._take_graph()
 
@@ -90,6 +99,7 @@ class Neighbourhood:
         self.parts = self.classifier.parts_.cpu().numpy()
         self._degrees = np.asarray(self.matrix.sum(1)).ravel()
         self._unit = None  # follows the weights of the views
+        self._last = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -107,37 +117,73 @@ class Neighbourhood:
         return self._places
 
     def spread(self, said: Mapping[int, str]) -> Spread:
-        """Spread labels to all pictures.
+        """Weigh the views by labels, and spread the labels to all pictures."""
+        self.weigh(said)
+        return self.follow(said)
+
+    def weigh(self, said: Mapping[int, str], pause: Callable[[], object] = no_op) -> None:
+        """Weigh the views by labels, which takes longer than to spread them. Nothing is done if
+        they were weighed by the same labels last.
+
+        pause  called often; it may call `follow`
+        """
+        labels = _classes_of(said)
+        if labels == self._weighed or len(set(labels.values())) < 2:
+            return
+        self.classifier.weigh(self._targets(labels), pause)
+        self._weighed = labels
+        if self.classifier.graph_ is not self._graph:
+            self._take_graph()
+
+    def prepare(self, said: Mapping[int, str], pause: Callable[[], object]) -> None:
+        """Compute in advance what `follow` needs of these labels, so that it then takes little time
+        for one more.
+
+        pause  called often; it may call `follow`
+        """
+        graph = self.classifier.row_graph_
+        if graph is not None:
+            graph.potentials.prepare(
+                torch.tensor(sorted(_classes_of(said)), dtype=torch.long), pause
+            )
+
+    def follow(self, said: Mapping[int, str], *, quick: bool = False) -> Spread:
+        """Spread labels to all pictures, with the weights that the views have.
 
         A single class says nothing about other pictures: their probabilities are 0. The last result
         is kept, because an election between graphs asks for it again.
+
+        quick  as for `GraphClassifier.follow`
         """
-        labels = {row: name for row, name in said.items() if name != NOT_SURE}
-        if self._last is not None and self._last[0] == labels:
-            return self._last[1]
-        spread = self._spread(labels)
-        self._last = labels, spread
+        labels = _classes_of(said)
+        last = self._last
+        if last is not None and last.labels == labels and (quick or not last.was_quick):
+            return last.spread
+        spread = self._spread(labels, quick)
+        self._last = _Last(labels, spread, quick)
         return spread
 
-    def _spread(self, labels: Mapping[int, str]) -> Spread:
+    def _spread(self, labels: Mapping[int, str], quick: bool) -> Spread:
         classes = tuple(sorted(set(labels.values())))
         result = np.zeros((len(self), len(classes)))
         if len(classes) == 1:
             result[list(labels)] = 1
         elif labels:
-            y = np.full(len(self), UNLABELLED, dtype=object)
-            for row, name in labels.items():
-                y[row] = name
             # Parts of the graph without a label are what suggestions look for.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                self.classifier.refit(y)
-            if self.classifier.graph_ is not self._graph:
-                self._take_graph()
+                self.classifier.follow(self._targets(labels), quick=quick)
             result[:, np.searchsorted(classes, self.classifier.classes_)] = (
                 self.classifier.label_distributions_
             )
         return Spread(classes, result)
+
+    def _targets(self, labels: Mapping[int, str]) -> np.ndarray:
+        """Return labels for the classifier, [N]."""
+        y = np.full(len(self), UNLABELLED, dtype=object)
+        for row, name in labels.items():
+            y[row] = name
+        return y
 
     def known(self, rows: Sequence[int]) -> np.ndarray:
         """Return the share of walks from every picture that meet one of these rows before they end,
@@ -173,6 +219,11 @@ class Neighbourhood:
             unit = torch.nn.functional.normalize(rows, dim=1)
             self._unit = unit
         return unit
+
+
+def _classes_of(said: Mapping[int, str]) -> dict[int, str]:
+    """Return the labels that are classes."""
+    return {row: name for row, name in said.items() if name != NOT_SURE}
 
 
 def checked_rows(rows: np.ndarray | torch.Tensor, largest_value: float = 1e15) -> torch.Tensor:

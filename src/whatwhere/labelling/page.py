@@ -228,7 +228,7 @@ class LabelPage:
         said: dict[str, object] = {}
         with self.lock:
             if path in ("save", "folders"):
-                self.follower.wait()
+                self.follower.settle()
             if path == "save":
                 save_classifier(session, self.classifier)
                 command = classify_command(self.classifier)
@@ -319,7 +319,7 @@ class LabelPage:
     def _export(self, session: Labelling, name: str) -> Content:
         """Files that the browser downloads."""
         with self.lock:
-            self.follower.wait()
+            self.follower.settle()
             table = session.table()
         if name == "predictions.csv":
             text = predictions_text(table.names, table.classes, table.probabilities, table.said)

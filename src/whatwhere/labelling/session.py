@@ -8,7 +8,7 @@ pictures (`descriptions`), the graph that labels spread along (`neighbourhood`),
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -242,7 +242,18 @@ class Labelling:
     def spread_of(self, said: Mapping[int, str]) -> Spread:
         """Return the classes of all pictures that follow from some labels. Pictures that are not
         described yet have no class, unless a person gave it."""
-        classes, shares = self.graph.spread(self._described_of(said))
+        return self._of_all(said, self.graph.spread(self._described_of(said)))
+
+    def follow(self, said: Mapping[int, str], *, quick: bool = False) -> Spread:
+        """Return the same with the weights that the views have.
+
+        quick  leave out what takes long, as `GraphClassifier.follow` does
+        """
+        return self._of_all(said, self.graph.follow(self._described_of(said), quick=quick))
+
+    def _of_all(self, said: Mapping[int, str], described: Spread) -> Spread:
+        """Return the classes of all pictures from those of the described ones."""
+        classes, shares = described
         all_classes = tuple(sorted({name for name in said.values() if name != NOT_SURE}))
         result = np.zeros((len(self.names), len(all_classes)))
         columns = np.searchsorted(all_classes, classes)
@@ -326,11 +337,16 @@ class Labelling:
         """Return the pictures that are worth labelling next, the first most of all."""
         return [self.keys[row] for row in self.suggested_rows(count)]
 
-    def suggested_rows(self, count: int = 12) -> list[int]:
-        """Return the same by their numbers."""
+    def suggested_rows(
+        self, count: int = 12, goes_on: Callable[[], bool] = lambda: True
+    ) -> list[int]:
+        """Return the same by their numbers.
+
+        goes_on  tells before each picture whether more are wanted
+        """
         said = self._described_of(self.said)
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
-        chosen = self.at[suggested_rows(self.graph, shares, said, count)].tolist()
+        chosen = self.at[suggested_rows(self.graph, shares, said, count, goes_on)].tolist()
         self.labels.prompted |= set(chosen)
         return chosen
 
@@ -392,6 +408,15 @@ class Labelling:
         self.labels.prompted |= set(found)
         return found
 
+    def weigh(self, said: Mapping[int, str], pause: Callable[[], object]) -> None:
+        """Weigh the views by labels, and prepare for labels to come.
+
+        pause  called often; it may call `follow` for newer labels
+        """
+        labels = self._described_of(said)
+        self.graph.weigh(labels, pause)
+        self.graph.prepare(labels, pause)
+
     def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
         """Labels of described pictures, by their places among these."""
         return {int(self._place[row]): name for row, name in said.items() if self._place[row] >= 0}
@@ -423,7 +448,7 @@ class Labelling:
         """
         classifier = self.classifier()
         claim([Path(path)], self._own_files, overwrite=overwrite)
-        classifier.save(path)
+        classifier.save(path, overwrite=overwrite)
 
     def export(
         self, path: str | os.PathLike[str], *, links: bool = False, overwrite: bool = False

@@ -8,7 +8,7 @@ around it, known or not: the former find classes, the latter errors. The picture
 from all others come last: their labels say little about others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,18 +34,20 @@ def suggested_rows(
     spread: Spread,
     said: Mapping[int, str],
     count: int,
+    goes_on: Callable[[], bool] = lambda: True,
     settings: SuggestionSettings | None = None,
 ) -> list[int]:
     """Return the rows that are worth labelling next, the first most of all.
 
-    spread  the classes of all pictures
-    said    what a person said about rows; they are not suggested
+    spread   the classes of all pictures
+    said     what a person said about rows; they are not suggested
+    goes_on  tells before each row whether more are wanted
     """
     settings = settings or SuggestionSettings()
     lead = spread.lead
     lonely = graph.distances > np.quantile(graph.distances, 1 - settings.lonely)
     chosen: list[int] = []
-    while len(chosen) < min(count, len(graph) - len(said)):
+    while len(chosen) < min(count, len(graph) - len(said)) and goes_on():
         taken = [*said, *chosen]
         if len(taken) % 2 and len(spread.classes) > 1:
             # doubt alone; what was chosen just now counts as known, so that the next differs

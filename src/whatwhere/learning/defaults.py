@@ -12,6 +12,7 @@ each choice was made. Waveforms start as pieces of the signals.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -107,15 +108,23 @@ class RecordingOptions:
     length     their length, in samples or as a time such as '12ms'
     rise       time within which the recording rises where an event begins
     louder     time within which it becomes louder where an event begins
+    probe      file of the places of the channels of a probe
     """
 
     waveforms: int | None = None
     length: str | int | None = None
     rise: str | int | None = None
     louder: str | int | None = None
+    probe: str | Path | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in ("length", "rise", "louder") if getattr(self, name) is not None]
+        others = [name for name in ("waveforms", "rise", "louder") if getattr(self, name)]
+        require(
+            self.probe is None or not others,
+            f"probe with {', '.join(others)}",
+            "probe alone or with length: each part of a probe shows its own waveforms",
+        )
         require(
             len(given) < 2 and not (self.waveforms and given not in ([], ["length"])),
             f"{' and '.join(given)} together" if len(given) > 1 else f"waveforms with {given}",

@@ -76,6 +76,7 @@ def train(
     length: int | str | None = None,
     rise: int | str | None = None,
     louder: int | str | None = None,
+    probe: str | Path | None = None,
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
@@ -102,6 +103,8 @@ def train(
                events that begin suddenly and decay slowly, such as calcium
     louder     find where the recording becomes louder within this time: for bursts of any waveform,
                such as earthquakes
+    probe      a file with the places of the channels of a probe: a .json file of probeinterface, or
+               a .csv file with the columns channel, x and y, in µm. Waveforms are then local
     progress   show progress on standard error
     options    settings that do not change the outcome: engine, device, memory, checkpoints
     callbacks  functions to call during training, and when to stop
@@ -125,13 +128,13 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or without a recipe",
     )
-    asked = RecordingOptions(waveforms, length, rise, louder)
+    asked = RecordingOptions(waveforms, length, rise, louder, probe)
     if recipe is None:
         given = choose_settings(images, start, image_count, asked)
     else:
         require(
             asked == RecordingOptions(),
-            "waveforms, length, rise or louder with a recipe, which sets them",
+            "waveforms, length, rise, louder or probe with a recipe, which sets them",
             "train(signals, waveforms=…, length=…) without a recipe, or a recipe with"
             " ModelSpec.signals(…)",
         )
@@ -200,7 +203,7 @@ def choose_settings(
     else:
         require(
             asked == RecordingOptions(),
-            "waveforms, length, rise or louder for images",
+            "waveforms, length, rise, louder or probe for images",
             "a recording: ww.data.load(…, signals=True)",
         )
         source = open_images(images, None)

@@ -22,6 +22,7 @@ from torch._C._functorch import TransformType
 from torch.autograd import forward_ad
 from torch.autograd.functional import vjp
 
+from whatwhere.engines.triton.engine import compiler_reason
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
 from whatwhere.nn.operators import DEFAULT_FIT, Context, Operator, Settings
@@ -29,7 +30,7 @@ from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 LARGEST_KERNEL = 64  # elements: the loops of the Triton kernels over a region are unrolled
-HAS_TRITON = find_spec("triton") is not None
+TRITON_REASON = compiler_reason()
 HAS_NUMBA = find_spec("numba") is not None
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -60,9 +61,10 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
         return f"the kernels support {', '.join(map(str, DTYPES))}, not {first.dtype}"
     if is_transformed(*tensors):
         return "grad and jvp of torch.func and forward-mode derivatives need the plain form"
-    package, installed = ("triton", HAS_TRITON) if first.is_cuda else ("numba", HAS_NUMBA)
-    if not installed:
-        return f"the compiler of the kernels is not installed (pip install {package})"
+    if first.is_cuda and TRITON_REASON is not None:
+        return TRITON_REASON
+    if not first.is_cuda and not HAS_NUMBA:
+        return "the compiler of the kernels is not installed (pip install numba)"
     if first.is_cuda and regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
     return None

@@ -118,7 +118,9 @@ class SparseCode2d(UnrolledInference):
     @property
     def model(self) -> DeconvNet:
         """The model with the filters as they are used; gradients flow to the parameters."""
-        raw = DeconvNet.from_parts(self.model_spec, [*self.filters], self.connectivity)
+        # torch 2.11 cannot trace [*self.filters], and 2.7 not list(self.filters)
+        filters = [self.filters[k] for k in range(self.model_spec.depth)]
+        raw = DeconvNet.from_parts(self.model_spec, filters, self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 

@@ -138,7 +138,8 @@ def denoise(
             )
         from whatwhere.commands.outputs import claim
 
-        claim(filter(None, files), pictures, out, overwrite=overwrite)
+        results = [] if pictures.is_dir() else [out]
+        claim([*filter(None, files), *results], pictures, overwrite=overwrite)
     given: Noise = read_noise_text(noise)
     if alike:
         from whatwhere.restoration.pictures import noise_of_all
@@ -266,7 +267,9 @@ def restore_pictures(
             if estimates and one_by_one and not quiet:
                 typer.echo(f"{job.source.name}: {noise_words(estimates)}")
     end_part(folder, shard)
-    typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged)}")
+    several = len(jobs) > 1 and task.noise is None
+    remedy = "try --noise, or --alike if they were taken alike" if several else "try --noise"
+    typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged, remedy)}")
     return estimates
 
 
@@ -278,15 +281,15 @@ def noise_words(estimates: "list[NoiseEstimate]") -> str:
     return f"estimated noise {'; '.join(words)}"
 
 
-def restored_words(count: int, unchanged: int) -> str:
+def restored_words(count: int, unchanged: int, remedy: str) -> str:
     """How many pictures were restored, and how many of them stay as they are, because no noise was
-    found in them."""
+    found in them, with what to try."""
     if not count:
         return "restored 0 pictures (all results exist already)"
     if not unchanged:
         return f"restored {plural(count, 'picture')}"
     stay = "stays as it is" if unchanged == 1 else "stay as they are"
-    same = f"no white noise found in {plural(unchanged, 'picture')}, which {stay}; try --noise"
+    same = f"no white noise found in {plural(unchanged, 'picture')}, which {stay}; {remedy}"
     if unchanged == count:
         return same
     return f"restored {plural(count - unchanged, 'picture')}; {same}"

@@ -193,4 +193,6 @@ def _as_type(result: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype.is_floating_point:
         return result.to(dtype)
     limits = torch.iinfo(dtype)
-    return result.double().round().clamp(limits.min, limits.max).to(dtype)
+    # float32 has all integers of 16 bits
+    exact = result if dtype.itemsize <= 2 else result.double()
+    return exact.round().clamp(limits.min, limits.max).to(dtype)

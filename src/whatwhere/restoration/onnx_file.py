@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from whatwhere.errors import MissingExtra
-from whatwhere.files import write_atomic
+from whatwhere.files import claim, write_atomic
 from whatwhere.restoration.denoiser import BLOCK, GREY, MARGIN, Denoiser, grid_places
 from whatwhere.restoration.settings import RestorationSpec
 
@@ -52,7 +52,11 @@ class _Graph:
 
 
 def save_onnx(
-    denoiser: Denoiser, path: str | PathLike[str], spec: RestorationSpec | None = None
+    denoiser: Denoiser,
+    path: str | PathLike[str],
+    spec: RestorationSpec | None = None,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a denoiser as an ONNX file.
 
@@ -60,9 +64,10 @@ def save_onnx(
     and `sigma`, [1], the standard deviation of its white noise from 2 to 75 of 255. Its output
     `clean` is [H, W], and equals `Denoiser.denoise` to 1e-3.
 
-    denoiser  such as `load_denoiser()`
-    path      the file to write
-    spec      settings; only `quality` counts, the number of shifts of the grid
+    denoiser   such as `load_denoiser()`
+    path       the file to write
+    spec       settings; only `quality` counts, the number of shifts of the grid
+    overwrite  replace a file that exists
 
     >>> import pathlib
     >>> import tempfile
@@ -105,6 +110,7 @@ def save_onnx(
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = 8
     onnx.checker.check_model(model)
+    claim([Path(path)], overwrite=overwrite)
     write_atomic(Path(path), model.SerializeToString())
 
 

@@ -33,6 +33,7 @@ from whatwhere.restoration.noise import (
     is_level,
     read_noise,
 )
+from whatwhere.restoration.parts import restore_in_parts
 from whatwhere.restoration.planes import (
     Progress,
     plane_deviations,
@@ -150,6 +151,19 @@ def _signal_noise(given: NoiseEstimate | str | None) -> float | None:
 
 
 def _remove_noise(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    noises: list[NoiseEstimate],
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Images [N, C, H, W] without their noise, large ones in parts."""
+    return restore_in_parts(
+        lambda part, advance: _remove_noise_of_part(model, part, noises, spec, advance), y, progress
+    )
+
+
+def _remove_noise_of_part(
     model: Denoiser | Tensor,
     y: Tensor,
     noises: list[NoiseEstimate],

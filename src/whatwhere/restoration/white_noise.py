@@ -48,6 +48,7 @@ class WhiteNoiseSettings:
     flattest: int = 600
     trusted: float = 1.7
     enough: int = 1000
+    enough_small: tuple[float, int] = (0.75, 500)
     independent: float = 0.83
     least_share: float = 0.7
     whole: int = 3000
@@ -57,6 +58,11 @@ class WhiteNoiseSettings:
     def fewest(self) -> int:
         """The least number of patches whose covariance is estimated."""
         return 2 * self.side**2
+
+    def least_patches(self, every: int) -> int:
+        """Return how many patches without cut-off values are enough, of so many."""
+        share, least = self.enough_small
+        return min(self.enough, max(least, math.ceil(share * every)))
 
     def smallest_share(self, pixels: int) -> float:
         """Return the standard deviation by the smallest eigenvalue of white noise's patches, as a
@@ -106,6 +112,7 @@ def estimate_sigma(
         [_windows(x, side, side, every).flatten(2).flatten(0, 1).double() for x in planes]
     )
     texture = torch.cat([_derivative_energy(x, side, every).flatten().double() for x in planes])
+    every_patch = len(texture)
     if ends is not None:
         shares = [
             _windows(extreme.to(patches), side, side, every).mean((2, 3)).flatten()
@@ -117,7 +124,7 @@ def estimate_sigma(
         whole = share <= least.clamp(max=settings.cut_off)
         patches, texture = patches[whole], texture[whole]
         pixels = int(pixels * float(whole.double().mean()))
-    if len(texture) < settings.enough:
+    if len(texture) < settings.least_patches(every_patch):
         return 0.0
     variance = _smallest_variance(patches)
     for _ in range(settings.rounds):

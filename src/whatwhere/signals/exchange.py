@@ -3,18 +3,22 @@ MNE."""
 
 from __future__ import annotations
 
+import io
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.files import disk_errors
+from whatwhere.files import claim, disk_errors, write_atomic, write_result
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import Events
 
 if TYPE_CHECKING:
     from spikeinterface.core import NumpySorting
+
+_REMEDY = "free some disk space, or choose another folder"
 
 
 def to_spikeinterface(events: Events, rate: float) -> NumpySorting:
@@ -33,14 +37,17 @@ def to_spikeinterface(events: Events, rate: float) -> NumpySorting:
     return NumpySorting.from_samples_and_labels([samples], [waveforms], rate)
 
 
-def write_wfdb(folder: Path, record: str, events: Events, rate: float) -> Path:
+def write_wfdb(
+    folder: Path, record: str, events: Events, rate: float, *, overwrite: bool = False
+) -> Path:
     """Write the events of the first signal as an annotation file of WFDB, and return its path,
     FOLDER/RECORD.ww; the note of each is its waveform.
 
-    folder  of the file
-    record  name of the record, as WFDB calls it
-    events  as `find_events` returns them
-    rate    samples per second
+    folder     of the file
+    record     name of the record, as WFDB calls it
+    events     as `find_events` returns them
+    rate       samples per second
+    overwrite  replace a file that exists
 
     >>> ww.signals.write_wfdb("annotations", "100", events, rate=360)  # doctest: +SKIP
     """
@@ -51,7 +58,9 @@ def write_wfdb(folder: Path, record: str, events: Events, rate: float) -> Path:
     samples, waveforms = _samples_of(events)
     if not len(samples):
         raise ImageError("There are no events to write; WFDB has no empty annotation files.")
-    with disk_errors(f"writing to {folder}", "free some disk space, or choose another folder"):
+    path = folder / f"{record}.ww"
+    claim([path], overwrite=overwrite)
+    with disk_errors(f"writing to {folder}", _REMEDY), tempfile.TemporaryDirectory() as temporary:
         folder.mkdir(parents=True, exist_ok=True)
         wfdb.wrann(
             record,
@@ -60,19 +69,23 @@ def write_wfdb(folder: Path, record: str, events: Events, rate: float) -> Path:
             symbol=['"'] * len(samples),
             aux_note=[f"waveform {number}" for number in waveforms],
             fs=rate,
-            write_dir=str(folder),
+            write_dir=temporary,
         )
-    return folder / f"{record}.ww"
+        write_atomic(path, Path(temporary, path.name).read_bytes())
+    return path
 
 
-def write_phy(folder: Path, events: Events, model: DeconvNet, rate: float) -> None:
+def write_phy(
+    folder: Path, events: Events, model: DeconvNet, rate: float, *, overwrite: bool = False
+) -> None:
     """Write the events of the first signal as a folder that Phy opens; it has the waveforms, not
     the recording.
 
-    folder  to write
-    events  as `find_events` returns them
-    model   of signals, whose filters of layer 1 are the waveforms
-    rate    samples per second
+    folder     to write. What this function wrote there before is replaced
+    events     as `find_events` returns them
+    model      of signals, whose filters of layer 1 are the waveforms
+    rate       samples per second
+    overwrite  also replace files of others, such as those of a spike sorter
 
     >>> ww.signals.write_phy("phy", events, model, rate=30_000)        # doctest: +SKIP
     """
@@ -95,18 +108,26 @@ def write_phy(folder: Path, events: Events, model: DeconvNet, rate: float) -> No
         "whitening_mat": np.eye(channels),
         "whitening_mat_inv": np.eye(channels),
     }
-    with disk_errors(f"writing to {folder}", "free some disk space, or choose another folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, values in arrays.items():
-            np.save(folder / f"{name}.npy", values)
-        (folder / "params.py").write_text(
-            "dat_path = []\n"
-            f"n_channels_dat = {channels}\n"
-            "dtype = 'float32'\n"
-            "offset = 0\n"
-            f"sample_rate = {rate!r}\n"
-            "hp_filtered = True\n"
-        )
+    settings = (
+        "dat_path = []\n"
+        f"n_channels_dat = {channels}\n"
+        "dtype = 'float32'\n"
+        "offset = 0\n"
+        f"sample_rate = {rate!r}\n"
+        "hp_filtered = True\n"
+    )
+    files = {f"{name}.npy": _npy(values) for name, values in arrays.items()}
+    files["params.py"] = settings.encode()
+    claim([folder / name for name in files], folder=folder, overwrite=overwrite)
+    for name, content in files.items():
+        write_result(folder, folder / name, content, _REMEDY)
+
+
+def _npy(values: np.ndarray) -> bytes:
+    """Return the content of an .npy file."""
+    content = io.BytesIO()
+    np.save(content, values)
+    return content.getvalue()
 
 
 def _samples_of(events: Events) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from whatwhere.data.arrays import check_dtype, read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
+from whatwhere.signals.packages import read_along as read_along  # of the `Format`
 from whatwhere.signals.packages import read_dat, read_mat, read_nwb, read_seismogram, read_wfdb
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (

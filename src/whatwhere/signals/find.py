@@ -32,7 +32,8 @@ from whatwhere.model.events import (
     set_peaks,
 )
 from whatwhere.model.sized import LayerPlaces, SizedModel
-from whatwhere.signals.noise import NoiseSettings, waveform_noise
+from whatwhere.signals.local import Part, parts_of, without_doubles
+from whatwhere.signals.noise import NoiseSettings, QuietLevels, waveform_noise
 from whatwhere.signals.onsets import change_of_power
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
@@ -68,6 +69,8 @@ class EventSettings:
     rise_decibels       that a recording becomes louder at least: the noise of seismograms changes
                         by up to 6
     least               height of an event at its peak, in units after the input stage
+    bursts              whether events in a burst of noise, such as that of a muscle, must exceed
+                        the noise of the burst
     """
 
     tile: int = 4096
@@ -84,6 +87,7 @@ class EventSettings:
     rise_deviations: float = 3.5
     rise_decibels: float = 8.0
     least: float = 0.0
+    bursts: bool = True
 
     def for_stage(self, stage: InputSpec) -> EventSettings:
         """Return the settings for what an input stage keeps.
@@ -100,6 +104,7 @@ class EventSettings:
             least=self.rise_decibels if stage.kind == "louder" else self.least,
             noise=replace(self.noise, far_less=0.0, mostly=1.0),
             rhythm=None,
+            bursts=False,
         )
 
     def inference(self, spec: InferenceSpec) -> InferenceSpec:
@@ -195,7 +200,7 @@ def tile_count(model: DeconvNet, signals: Signals) -> int:
     """Return how many tiles `iter_events` reads, for progress."""
     overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     grid = TileGrid.of(model.spec, 1, signals.shape[2], _SETTINGS.tile, overlap)
-    return len(signals) * len(grid.tiles)
+    return len(signals) * len(grid.tiles) * max(1, len(parts_of(model)))
 
 
 def noise_of(model: DeconvNet, signals: Signals) -> np.ndarray:
@@ -243,34 +248,71 @@ def iter_events(
     settings = settings.for_stage(model.spec.input)
     if spec is None:
         spec = settings.inference(InferenceSpec(lam=AutoLam(deviations=settings.lam_deviations)))
-    overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     waveforms = model.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()
+    parts = parts_of(model)
+    rate = recording.rate if isinstance(recording, Signals) else None
     for row, picture in enumerate(pictures_of(recording, model.spec)):
-        channels, _, samples = picture.shape
-        if channels != model.spec.channels or samples == 0:
-            expected = plural(model.spec.channels, "channel")
-            raise ImageError(
-                f"Got a recording of {plural(channels, 'channel')}, {plural(samples, 'sample')}"
-                f" long; expected {expected}, as the model has, and at least one sample."
-            )
-        grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        limits = limits_of(model, picture, grid, spec, smallest, settings)
-        inferred = infer_latents(model, picture, grid, spec, plan, engine=engine)
-        found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
-        counted = _counted(found, progress)
-        for events in _in_rhythm(counted, model, settings.rhythm, on_rhythm):
+        _check_picture(picture, model)
+        search = _Search(spec, tuple(plan), smallest, tile, engine, settings, progress, on_rhythm)
+        whole = None if parts else search.tables(model, picture)
+        for events in whole or [search.of_parts(model, parts, picture)]:
             events["signal"] = row
-            rate = recording.rate if isinstance(recording, Signals) else None
-            if rate is not None:
+            if isinstance(recording, Signals) and rate is not None:
                 events["seconds"] = recording.start + events["sample"] / rate
             if isinstance(recording, Signals) and model.spec.input.kind != "louder":  # decibels
                 events["peak"] *= recording.full_scale
             set_onsets(events, waveforms, rate)
             if model.spec.input.kind in RISES:
                 _set_rises(events, picture, model.spec.input)
-                if rate is not None:
+                if isinstance(recording, Signals) and rate is not None:
                     events["onset_seconds"] = recording.start + events["onset"] / rate
             yield events
+
+
+def _check_picture(picture: Picture, model: DeconvNet) -> None:
+    channels, _, samples = picture.shape
+    if channels != model.spec.channels or samples == 0:
+        expected = plural(model.spec.channels, "channel")
+        raise ImageError(
+            f"Got a recording of {plural(channels, 'channel')}, {plural(samples, 'sample')}"
+            f" long; expected {expected}, as the model has, and at least one sample."
+        )
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How the events of a recording are found: the arguments of `iter_events`."""
+
+    spec: InferenceSpec
+    plan: tuple[Phase, ...]
+    threshold: Threshold | None
+    tile: int
+    engine: str
+    settings: EventSettings
+    progress: Callable[[int], None] | None
+    on_rhythm: Callable[[Rhythm], None] | None
+
+    def tables(self, model: DeconvNet, picture: Picture) -> Iterator[Events]:
+        """Yield the events of a recording, tile by tile."""
+        samples = picture.shape[2]
+        settings = self.settings
+        overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+        grid = TileGrid.of(model.spec, 1, samples, self.tile, overlap)
+        limits = limits_of(model, picture, grid, self.spec, self.threshold, settings)
+        inferred = infer_latents(model, picture, grid, self.spec, self.plan, engine=self.engine)
+        found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
+        counted = _counted(found, self.progress)
+        return _in_rhythm(counted, model, settings.rhythm, self.on_rhythm)
+
+    def of_parts(self, model: DeconvNet, parts: list[Part], picture: Picture) -> Events:
+        """Return the events of a model whose waveforms are local, group by group. Units fire at any
+        time, so no rhythm decides."""
+        search = replace(self, settings=replace(self.settings, rhythm=None))
+        found = []
+        for part in parts:
+            events = join_events(list(search.tables(part.model, part.of(picture))))
+            found.append(part.in_whole(events))
+        return without_doubles(join_events(found), model)
 
 
 def _set_rises(events: Events, picture: Picture, stage: InputSpec) -> None:
@@ -347,6 +389,7 @@ class _BothLimits(NamedTuple):
 
     events: Limits | None
     candidates: Limits | None
+    quiet: QuietLevels | None = None
 
 
 def limits_of(
@@ -384,7 +427,8 @@ def limits_of(
     weak = None
     if rhythm is not None and model.spec.depth == 1:
         weak = limits(rhythm.deviations, rhythm.deviations, rhythm.share)
-    return _BothLimits(limits(deviations, settings.deviations, share), weak)
+    quiet = noise.quiet if settings.bursts and not noise.covers else None
+    return _BothLimits(limits(deviations, settings.deviations, share), weak, quiet)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
@@ -417,9 +461,12 @@ def _candidates_of(
     columns = inferred.window.columns
     sized = model.at(1, columns.stop - columns.start)
     stretch = stretch_of(sized, inferred)
+    louder = None if limits.quiet is None else noise_in(stretch, limits.quiet)
     tables = []
-    for least in limits if limits.candidates is not None else limits[:1]:
+    for least in limits[:2] if limits.candidates is not None else limits[:1]:
         events = _tile_events(events_of(sized, inferred.latents), model, stretch, least, settings)
+        if louder is not None:
+            events = chosen_rows(events, are_louder(events, stretch, least, louder))
         events["sample"] += columns.start
         tables.append(events_of_core(events, model, inferred, samples))
     return _TileEvents(tables[0], tables[1] if len(tables) > 1 else None)
@@ -540,6 +587,32 @@ def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -
     large = np.abs(events["amplitude"]) >= least.amplitude[number]
     large &= events["explained"] >= least.share
     large &= visible_share(events, stretch) >= visible
+    return large | ~of_signal
+
+
+def noise_in(stretch: Stretch, quiet: QuietLevels) -> np.ndarray | None:
+    """Return by how much the noise that each waveform finds around each sample of a tile exceeds
+    that of the recording, [B, T]; None for a tile without a burst of noise."""
+    v = torch.from_numpy(np.where(stretch.seen > 0, stretch.signal, np.nan)).float()
+    louder = quiet.louder(v[:, stretch.frame : v.shape[1] - stretch.frame])
+    if louder is None:
+        return None
+    power = (stretch.f**2).sum(2) * quiet.deviations[:, 0].double().numpy() ** 2  # [B, C]
+    share = power / power.sum(1, keepdims=True).clip(1e-300)
+    found: np.ndarray = (share @ louder.double().numpy() ** 2) ** 0.5
+    return found
+
+
+def are_louder(
+    events: Events, stretch: Stretch, least: Limits | None, louder: np.ndarray
+) -> np.ndarray:
+    """Tell which events exceed the limits in the noise around them [B, T]."""
+    of_signal = events["layer"] == 1
+    if least is None:
+        return np.ones(len(events), bool)
+    number = np.where(of_signal, events["waveform"], 0)
+    at = np.rint(events["sample"]).astype(int).clip(0, louder.shape[1] - 1)
+    large = np.abs(events["amplitude"]) >= least.amplitude[number] * louder[number, at]
     return large | ~of_signal
 
 

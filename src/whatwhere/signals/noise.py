@@ -17,6 +17,7 @@ from torch import Tensor
 
 from whatwhere.inference.tiled import Picture, TileGrid, read_tile
 from whatwhere.model import DeconvNet
+from whatwhere.signals.waveforms import deviations_of, fast_noise, local_deviations
 
 _MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 
@@ -57,6 +58,28 @@ class WaveformNoise(NamedTuple):
 
     deviations: np.ndarray
     covers: bool
+    quiet: "QuietLevels | None" = None
+
+
+class QuietLevels(NamedTuple):
+    """The noise of each channel of a recording where it is quiet: its standard deviation and that
+    of its fast part, [C, 1]. Bursts of noise have more."""
+
+    deviations: Tensor
+    fast: Tensor
+
+    @classmethod
+    def of(cls, parts: list[Tensor]) -> "QuietLevels":
+        """Measure the noise of parts of a recording, [C, n] each; NaN is unknown."""
+        gap = torch.full_like(parts[0][:, :64], torch.nan)
+        v = torch.cat([piece for part in parts for piece in (part, gap)], 1)
+        return cls(deviations_of(v), fast_noise(v))
+
+    def louder(self, v: Tensor) -> Tensor | None:
+        """Return how many times the usual noise the noise around each sample of a part [C, T] is;
+        None where it has no burst."""
+        local = local_deviations(v, self.deviations, usual=self.fast) / self.deviations
+        return local if bool((local > 1).any()) else None
 
 
 def waveform_noise(
@@ -77,6 +100,7 @@ def waveform_noise(
     left = torch.empty_like(found)
     filled = 0
     covered = []
+    parts = []
     with torch.no_grad():
         for tile in chosen if places else []:
             target = read_tile(model, picture, None, *grid.window(tile))
@@ -84,6 +108,8 @@ def waveform_noise(
             rest, near = without_events(v, f, model.spec.nonnegative, settings)
             explained = 1 - float(rest.square().sum() / v.square().sum().clamp(min=1e-30))
             known = None if target.mask is None else (target.mask > 0).all(1).to(v).cpu()
+            seen = torch.ones_like(v) if target.mask is None else target.mask[:, :, 0].cpu()
+            parts.append(torch.where(seen > 0, v, torch.nan)[0])
             whole = whole_places(known, v.shape[2], length)
             own = slice(filled, filled + int(whole.sum()))
             found[:, own] = F.conv1d(v, f)[0][:, whole]
@@ -99,7 +125,7 @@ def waveform_noise(
         # are removed as well, so the residual says something only if it is far less.
         quiet = _quiet_deviations(found[:, :filled], length, settings)
         deviations = torch.where(deviations < settings.far_less * quiet, deviations, quiet)
-    return WaveformNoise(deviations.double().numpy(), covers)
+    return WaveformNoise(deviations.double().numpy(), covers, QuietLevels.of(parts))
 
 
 def whole_places(known: Tensor | None, samples: int, length: int) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, MissingExtra, listed, printable
-from whatwhere.files import open_regular, readable, untrusted
+from whatwhere.files import checked, open_regular, read_regular, readable, untrusted
 from whatwhere.signals.recording import Signals, as_signals
 
 _RATE_NAMES = ("fs", "rate", "sr", "srate", "sampling_rate", "samplerate", "sfreq", "frequency")
@@ -97,18 +97,19 @@ def read_dat(path: Path, name: str) -> Signals:
         raise UnusableRecording(
             path, "has raw samples and no form", f"{sidecar.name} beside it, such as {example}"
         )
-    with open_regular(sidecar) as file, readable(sidecar, "JSON file", example, ImageError):
-        fields = json.loads(file.read().decode())
+    with readable(sidecar, "JSON file", example, ImageError), untrusted():
+        content = read_regular(sidecar, 1 << 20)  # bytes
+        fields: dict[str, object] = checked(json.loads(content), dict, "its content")
         missing = [field for field in _RAW_FIELDS if field not in fields]
         if missing:
             raise ValueError(f"it has no {listed(missing)}")
         if fields["dtype"] not in _RAW_TYPES:
             raise ValueError(f"it has dtype {fields['dtype']!r}, none of {listed(_RAW_TYPES)}")
-        channels = int(fields["channels"])
-        rate = float(fields["rate"])
-        dtype = np.dtype(fields["dtype"]).newbyteorder("<")
-        if channels < 1 or rate <= 0:
-            raise ValueError("its channels and its rate must be above 0")
+        channels = checked(fields["channels"], int, "channels")
+        rate = float(fields["rate"])  # type: ignore[arg-type]
+        dtype = np.dtype(str(fields["dtype"])).newbyteorder("<")
+        if channels < 1:
+            raise ValueError("its channels must be above 0")
     with open_regular(path) as file, readable(path, "file of raw samples", example, ImageError):
         count, rest = divmod(os.fstat(file.fileno()).st_size, channels * dtype.itemsize)
         if rest or not count:
@@ -116,6 +117,14 @@ def read_dat(path: Path, name: str) -> Signals:
         stored = StoredArray.of_map(path, np.memmap(file, dtype, "r", shape=(count, channels)))
     whole = stored if dtype.itemsize <= 2 or dtype.kind == "f" else stored[:].astype(np.float32)
     return _signals_of(whole.T, name).counted().with_rate(rate)
+
+
+def read_along(path: Path) -> list[Path]:
+    """Return the header and the samples, or the form, that are beside a file of samples."""
+    if path.suffix.lower() not in (".dat", ".bin", ".hea"):
+        return []
+    beside = (path.with_suffix(suffix) for suffix in (".hea", ".dat", ".json"))
+    return [file for file in beside if file != path and file.exists()]
 
 
 def read_wfdb(path: Path, name: str) -> Signals:

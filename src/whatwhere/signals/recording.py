@@ -3,6 +3,7 @@ height 1."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from whatwhere.data.images import (
     picture_of,
 )
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, plural, warn
+from whatwhere.errors import ImageError, plural, printable, warn
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -29,6 +30,22 @@ if TYPE_CHECKING:
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are checked at a time
+
+
+class UnusableRate(ImageError):
+    """A rate with which no sample has a time, such as 0, NaN or infinity.
+
+    name  of the recording
+    rate  samples per second, as a file or a caller gave it
+    """
+
+    def __init__(self, name: str, rate: float) -> None:
+        self.name = name
+        self.rate = rate
+        super().__init__(
+            f"{printable(name)} has a rate of {rate:g} Hz; expected a positive number of samples"
+            " per second. Correct it where it was given."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +80,11 @@ class Signals(Images):
     first: int = 0
     full_scale: float = 1.0
     recorded_as: Signals | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None and not 0 < self.rate < math.inf:
+            raise UnusableRate(self.name, self.rate)
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
         if isinstance(rows, int | np.integer):

@@ -37,6 +37,7 @@ from whatwhere.signals.waveforms import (
     find_waveforms,
     local_deviations,
     peaks_of_noise,
+    usual_fast_noise,
     white_noise,
 )
 from whatwhere.spec import InputSpec
@@ -47,7 +48,10 @@ class ChoiceSettings:
     """How the settings of a recording are chosen.
 
     block         samples of a block that pieces are read from
-    sample        samples that the baseline, the hum and the extent are chosen from
+    sample        samples that the baseline, the hum and the extent are chosen from: the middle of
+                  a recording, or
+    stretches     of all of it, if the fast noise of the middle is not between 1 / typical and
+    typical       times that of the recording
     lengths       lengths of waveforms that are tried
     longest_span  samples of a baseline
     spans         lengths of a waveform in the span of the baseline
@@ -66,6 +70,8 @@ class ChoiceSettings:
 
     block: int = 1 << 16
     sample: int = 1 << 17
+    stretches: int = 8
+    typical: float = 2.0
     lengths: tuple[int, ...] = (12, 24, 48, 96, 192, 384)
     longest_span: int = 4096
     spans: int = 4
@@ -371,7 +377,8 @@ def sample_of(signals: Signals, settings: ChoiceSettings = _SETTINGS) -> Tensor:
     count, channels, _, length = signals.pixels.shape
     if length >= settings.sample:
         first = (length - settings.sample) // 2
-        return signals.recording(0)[:, :, first : first + settings.sample][:, 0]
+        middle = signals.recording(0)[:, :, first : first + settings.sample][:, 0]
+        return middle if _is_typical(middle, signals, settings) else _spread(signals, settings)
     rows = range(min(count, max(1, settings.sample // length)))
     gap = torch.full((channels, length // 2), torch.nan)
     parts = []
@@ -380,6 +387,26 @@ def sample_of(signals: Signals, settings: ChoiceSettings = _SETTINGS) -> Tensor:
             parts.append(gap)
         parts.append(signals[row])
     return torch.cat(parts, 1)
+
+
+def _is_typical(middle: Tensor, signals: Signals, settings: ChoiceSettings) -> bool:
+    """Tell whether each channel of the middle of a signal has about the fast noise of the whole: a
+    sensor may be off in the middle."""
+    usual = usual_fast_noise(_spread(signals, settings))
+    ratio = (usual_fast_noise(middle) / usual).nan_to_num(1)
+    return bool((ratio < settings.typical).all() and (ratio * settings.typical > 1).all())
+
+
+def _spread(signals: Signals, settings: ChoiceSettings) -> Tensor:
+    """Return stretches of a signal that are spread over all of it, with gaps between them."""
+    size = settings.sample // settings.stretches
+    recording = signals.recording(0)
+    gap = torch.full((signals.shape[0], size // 2), torch.nan)
+    parts = []
+    for number in range(settings.stretches):
+        first = (signals.shape[2] - size) * number // (settings.stretches - 1)
+        parts += [recording[:, :, first : first + size][:, 0], gap]
+    return torch.cat(parts[:-1], 1)
 
 
 # What is subtracted -------------------------------------------------------------------------------

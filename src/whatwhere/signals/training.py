@@ -3,6 +3,7 @@ recording, and windows without the slow part."""
 
 import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,8 +12,10 @@ from whatwhere.data.images import Images
 from whatwhere.learning.defaults import DEFAULT_RULES, Defaults, RecordingOptions
 from whatwhere.model import DeconvNet
 from whatwhere.ops.input_stage import InputStage
+from whatwhere.signals.local import choose_on_probe
+from whatwhere.signals.probe import read_probe
 from whatwhere.signals.recording import WINDOW, Signals, cut_windows, training_windows
-from whatwhere.signals.rises import choose_rise
+from whatwhere.signals.rises import choose_rise, sudden_decays
 from whatwhere.signals.settings import RecordingSettings, choose_settings
 from whatwhere.spec import InputSpec, ModelSpec
 from whatwhere.spec.checks import require
@@ -64,11 +67,18 @@ def choose_defaults(signals: Signals, options: RecordingOptions) -> Defaults:
 
 def _chosen(signals: Signals, options: RecordingOptions, seed: int) -> RecordingSettings:
     """Return the settings of a recording."""
+    length = None if options.length is None else samples_of(options.length, signals.rate)
+    if options.probe is not None:
+        places = read_probe(Path(options.probe), signals.shape[0], signals.channel_names)
+        return choose_on_probe(signals, places, length, seed)
     for kind in ("rise", "louder"):
         time = getattr(options, kind)
         if time is not None:
             return choose_rise(signals, kind, samples_of(time, signals.rate, kind))
-    length = None if options.length is None else samples_of(options.length, signals.rate)
+    if options.waveforms is None and options.length is None:
+        span = sudden_decays(signals)
+        if span is not None:
+            return choose_rise(signals, "rise", span)
     return choose_settings(signals, options.waveforms, length, seed)
 
 

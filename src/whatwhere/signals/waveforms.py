@@ -90,16 +90,20 @@ def deviations_of(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
     It is measured in the quietest windows, by the median of each: the median of a whole recording
     measures the noise only if waveforms cover less than half of it.
     """
-    levels = _levels(v, settings)
+    quiet = _quiet_level(_levels(v, settings), settings) / settings.quiet_of_normal
+    return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
+
+
+def _quiet_level(levels: Tensor, settings: PeakSettings) -> Tensor:
+    """Return the level in the quietest windows [C, n] in which a sensor is on, [C, 1]."""
     quiet = levels.nanquantile(settings.quiet, 1, keepdim=True)
     # an electrode that is off for a while has less noise than ever
     part = levels.shape[1] // settings.parts
-    if part >= settings.fewest_windows:
-        parts = levels[:, : part * settings.parts].unflatten(1, (settings.parts, part))
-        usual = parts.nanquantile(settings.quiet, 2).nanmedian(1, keepdim=True).values
-        quiet = torch.where(quiet < settings.off * usual, usual, quiet)
-    quiet = quiet / settings.quiet_of_normal
-    return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
+    if part < settings.fewest_windows:
+        return quiet
+    parts = levels[:, : part * settings.parts].unflatten(1, (settings.parts, part))
+    usual = parts.nanquantile(settings.quiet, 2).nanmedian(1, keepdim=True).values
+    return torch.where(quiet < settings.off * usual, usual, quiet)
 
 
 def _levels(v: Tensor, settings: PeakSettings) -> Tensor:
@@ -110,18 +114,26 @@ def _levels(v: Tensor, settings: PeakSettings) -> Tensor:
     return torch.where(levels > 0, levels, torch.nan)
 
 
-def local_deviations(v: Tensor, deviations: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
+def local_deviations(
+    v: Tensor,
+    deviations: Tensor,
+    settings: PeakSettings = PEAKS,
+    usual: Tensor | None = None,
+) -> Tensor:
     """Return the standard deviation of the noise at each sample of signals [C, T], at least that of
     the recording: in a burst of noise, such as that of a muscle, peaks are no events.
 
     A burst has more of the fast noise, that of differences, all around than the recording has;
     events that follow each other closely do not, unless they are as fast as the noise.
+
+    usual  fast noise of the recording (`fast_noise`), where v is only a part of it, [C, 1]
     """
     levels = _levels(v, settings)
-    fast = _levels(F.pad(v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:], (1, 1)), settings)
     if levels.shape[1] < settings.around:
         return deviations.expand_as(v)
-    usual = fast.nanquantile(settings.quiet, 1, keepdim=True)
+    fast = _fast_levels(v, settings)
+    if usual is None:
+        usual = fast.nanquantile(settings.quiet, 1, keepdim=True)
     louder = _around(fast, settings) / usual
     local = torch.minimum(deviations * louder, _around(levels, settings))
     burst = (louder > settings.burst) & (local > deviations)
@@ -131,6 +143,21 @@ def local_deviations(v: Tensor, deviations: Tensor, settings: PeakSettings = PEA
     step = max(1, min(settings.window, v.shape[1]) // 2)
     at = (torch.arange(v.shape[1]) // step).clamp(max=local.shape[1] - 1)
     return local[:, at]
+
+
+def fast_noise(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
+    """Return the level of the fast noise of signals [C, T] where they are quiet, [C, 1]."""
+    return _quiet_level(_fast_levels(v, settings), settings)
+
+
+def usual_fast_noise(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
+    """Return the fast noise that most of signals [C, T] have, [C, 1]."""
+    return _fast_levels(v, settings).nanmedian(1, keepdim=True).values
+
+
+def _fast_levels(v: Tensor, settings: PeakSettings) -> Tensor:
+    """Return the deviation of second differences in windows of signals [C, T]."""
+    return _levels(F.pad(v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:], (1, 1)), settings)
 
 
 def _around(levels: Tensor, settings: PeakSettings) -> Tensor:

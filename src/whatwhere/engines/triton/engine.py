@@ -10,7 +10,8 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -41,12 +42,14 @@ class Limits:
     recorded  images for which a CUDA graph also records the start; for more, it would need much
               memory
     cached    workspaces that are kept for the next call
+    compiler  the oldest version of Triton that compiles the kernels, major and minor
     """
 
     region: int = 64
     cell: int = 16
     recorded: int = 64
     cached: int = 4
+    compiler: tuple[int, int] = (3, 6)
 
 
 _LIMITS = Limits()
@@ -160,13 +163,45 @@ class TritonEngine:
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return why this engine does not support the problem; None if it does."""
-        if find_spec("triton") is None:
-            return "the package triton is not installed (pip install triton)"
+        if why := compiler_reason():
+            return why
         if torch.version.hip is not None:
             return "its kernels are tuned and tested for NVIDIA GPUs only"
         if problem.images.device.type != "cuda":
             return f"the images are on {problem.images.device}, but its kernels run on CUDA devices"
         return unsupported(problem)
+
+
+def compiler_reason() -> str | None:
+    """Return why Triton cannot compile kernels here; None if it can."""
+    if find_spec("triton") is None:
+        return "the package triton is not installed (pip install triton)"
+    return outdated(_installed_version())
+
+
+@cache
+def _installed_version() -> str:
+    """Return the version of the package triton; '' if another package brings the module."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def outdated(version: str) -> str | None:
+    """Return why this version of Triton is too old for the kernels; None if it is not.
+
+    >>> outdated("3.3.1")
+    'triton 3.3.1 is installed, but its kernels need 3.6, which torch 2.10 brings, or newer'
+    """
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if not numbers or numbers >= _LIMITS.compiler:
+        return None
+    oldest = ".".join(map(str, _LIMITS.compiler))
+    return (
+        f"triton {version} is installed, but its kernels need {oldest}, which torch 2.10 brings,"
+        " or newer"
+    )
 
 
 def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
