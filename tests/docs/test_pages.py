@@ -241,6 +241,27 @@ def test_every_link_has_a_target(page: Path) -> None:
     assert broken == []
 
 
+MODEL_PAGES = {"training", "inference", "generate", "figures"}  # the how-tos of the model itself
+WORDS_OF_THE_MODEL = re.compile(r"\b(latents?|phases?|representations?)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in PAGES
+        if page.parent.name in ("howto", "tutorial", "docs") or page.name == "README.md"
+        if page.stem not in MODEL_PAGES | {"architecture"}
+    ],
+    ids=relative,
+)
+def test_words_of_the_model_stay_in_its_pages(page: Path) -> None:
+    """Elsewhere, a picture's features and positions are its code (docs/reference/glossary.md)."""
+    text = BLOCK.sub("", SETUP.sub("", page.read_text(encoding="utf-8")))
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    assert WORDS_OF_THE_MODEL.findall(text) == []
+
+
 def test_every_picture_is_drawn_by_a_script_and_shown_on_a_page() -> None:
     scripts = "".join(
         script.read_text(encoding="utf-8") for script in ROOT.glob("docs/*_pictures.py")
