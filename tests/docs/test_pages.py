@@ -19,6 +19,7 @@ import io
 import re
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -213,6 +214,36 @@ def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None
         command = command.commands[arguments.pop(0)]
     # raises for an option that does not exist and for a missing argument
     command.make_context("", arguments)
+
+
+def names_of(command: object, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The names of a command and of its sub-commands, and all their options."""
+    yield " ".join(path)
+    for parameter in command.params:  # type: ignore[attr-defined]
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from names_of(below, (*path, name))
+
+
+OF_OTHERS = {"--help", "--version", "--prefix", "--array", "--first"}  # npm, sbatch, a script
+OF_SCRIPTS = {"CONTRIBUTING.md", "RELEASING.md", "was_is.md"}  # the last has old forms
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.parent.name != "results" and p.name not in OF_SCRIPTS],
+    ids=relative,
+)
+def test_options_and_commands_in_sentences_exist(page: Path) -> None:
+    known = set(names_of(typer.main.get_command(app))) | OF_OTHERS
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    named = set()
+    for code in re.findall(r"`([^`]+)`", text):
+        if "python" not in code:
+            named |= set(re.findall(r"(?:^|\s)(--[a-z][\w-]*)", code))
+        if command := re.match(r"whatwhere ([a-z]+)(?=[^\d]*$)", code):
+            named.add(command[1])
+    assert named - known == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
