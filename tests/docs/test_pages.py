@@ -18,6 +18,7 @@ import importlib
 import io
 import re
 import shlex
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -214,6 +215,13 @@ def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None
         command = command.commands[arguments.pop(0)]
     # raises for an option that does not exist and for a missing argument
     command.make_context("", arguments)
+
+
+def test_the_page_of_installation_has_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"photographs"}  # for measurements
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == extras
 
 
 def names_of(command: object, path: tuple[str, ...] = ()) -> Iterator[str]:
