@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := --constraint .ci/newest.txt $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: suite collect demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
+.PHONY: suite demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -20,12 +20,8 @@ MACHINE_CODE := $(addprefix machine-code-,float32 float64 pooling restoration)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 --output-sync lint imports
-	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE) collect
+	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE)
 	$(MAKE) --jobs 2 types suite
-
-# Every test once, without running it: the bytecode of tests is then written once, not by each worker.
-collect: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 0 --collect-only -qq > /dev/null
 
 # Three workers: tests that wait for a browser or another process leave a core to others.
 suite: $(VENV)/.dev

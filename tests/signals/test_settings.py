@@ -18,7 +18,7 @@ from whatwhere.app import app
 from whatwhere.errors import OtherRateWarning, SpecError
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
-from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
+from whatwhere.signals.settings import NoEvents, choose_settings, find_hum, sample_of
 from whatwhere.signals.training import detrended
 from whatwhere.signals.waveforms import Extent, WeakPeaks, likeness, unit
 from whatwhere.spec import InputSpec
@@ -145,6 +145,25 @@ def test_a_channel_that_hardly_counts_is_named(scale: float) -> None:
         assert messages == []
     else:
         assert "channel pressure varies 50 times as much as channel ECG" in messages[0]
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_settings_come_from_where_a_sensor_is_on(off: bool) -> None:
+    """The middle shows the settings, unless it is not typical of the recording."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 240_000)).astype(np.float32)
+    if off:
+        x[0, 80_000:160_000] *= 0.01
+    sample = sample_of(signals(x))
+    middle = x[:, 54_464 : 54_464 + (1 << 17)]
+    if not off:
+        np.testing.assert_array_equal(sample, middle)
+        return
+    on = np.abs(sample[0].numpy()) > 0.1
+    assert 0.5 < on[~np.isnan(sample[0].numpy())].mean() < 0.75, "as in the whole recording"
+    known = sample[0][~sample[0].isnan()]
+    assert known[0] == x[0, 0]
+    assert known[-1] == x[0, -1]
 
 
 def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> None:

@@ -565,8 +565,9 @@ def _counted_alike(model: "AnomalyDetector") -> str:
     if alike < USUAL.few_alike:
         return ""
     return (
-        f" Pictures that follow each other have similar scores, so the {count:,} pictures count as"
-        f" about {max(round(count / alike), 1):,} in this interval."
+        f" Pictures that follow each other have similar scores: in this interval, which holds for"
+        f" other parts or places too, the {count:,} pictures count as about"
+        f" {max(round(count / alike), 1):,}."
     )
 
 
