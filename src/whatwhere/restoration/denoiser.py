@@ -27,7 +27,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from whatwhere.html import notebook_strip
-from whatwhere.restoration.fill import fill_in
+from whatwhere.restoration.fill import FillSettings, fill_in
 from whatwhere.restoration.planes import Progress, Restore
 from whatwhere.restoration.scales import at_half_size, mix
 from whatwhere.restoration.settings import RestorationSpec
@@ -277,7 +277,8 @@ def plane_restorer(
         if mask is None:
             clean = _denoise_safely(two_scales, unit, level, progress)
         else:
-            clean = fill_in(denoise, unit, mask, level, spec.quality, spec.rounds)
+            settings = FillSettings(rounds=spec.rounds)
+            clean = fill_in(denoise, unit, mask, level, spec.quality, settings)
         return black + (white - black) * clean
 
     return restore
