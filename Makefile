@@ -94,12 +94,13 @@ compare: $(VENV)/.dev
 	$(BIN)/python tests/engines/random_agreement.py --cases 5000 --processes 2
 
 # 20,000 hostile files for every reader, 300 commands killed and run again, every command that writes on a full and on
-# a read-only disk, runs with damaged files.
+# a read-only disk, runs with damaged files, odd environments.
 attack: $(VENV)/.dev
 	$(BIN)/python tests/attack/hostile_files.py --files 20000
 	$(BIN)/python tests/attack/kills.py --kills 300
 	$(BIN)/python tests/attack/full_disk.py --rooms 3
 	$(BIN)/python tests/attack/torn_runs.py
+	$(BIN)/python tests/attack/environments.py
 
 # axe-core on every page, at two widths, in both schemes. It is installed in a temporary folder and needs npm.
 axe: $(VENV)/.dev

@@ -80,6 +80,8 @@ class Exported(ThereAndBack):
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
     """The layers with a dynamic batch, height and width. Made here: `Dim` imports much."""
+    if torch.__version__ < "2.11":
+        pytest.skip("the exporter of torch 2.8 proves no bounds of such sizes")
     dynamic = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max=99)}}
     return torch.export.export(
         Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=dynamic
