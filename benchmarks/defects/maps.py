@@ -1,8 +1,8 @@
 """Maps of defects on ball screws by two versions of the detector, side by side.
 
-    PYTHONPATH=OLD/src python benchmarks/defects/maps.py find defects.zip before.npz
-    python benchmarks/defects/maps.py find defects.zip now.npz
-    python benchmarks/defects/maps.py draw defects.zip before.npz now.npz PICTURE
+    PYTHONPATH=OLD/src python -m benchmarks.defects.maps find defects.zip before.npz
+    python -m benchmarks.defects.maps find defects.zip now.npz
+    python -m benchmarks.defects.maps draw defects.zip before.npz now.npz PICTURE
 
 Both learn from the first 60 normal pictures in the order of a seed, and score six with pits, drawn
 by the same seed. The file uses nothing but the public names, so that it runs with old versions.
