@@ -189,3 +189,13 @@ def test_masks_of_several_pictures(tmp_path: Path) -> None:
 def test_other_things_are_errors(bad: object) -> None:
     with pytest.raises((ImageError, ww.errors.WhatwhereError)):
         open_form(bad)
+
+
+def test_three_pages_of_a_file_are_no_colours(tmp_path: Path) -> None:
+    pages = given_as((3, 32, 40), "uint8")
+    first, *others = map(Image.fromarray, pages)
+    first.save(tmp_path / "film.tif", save_all=True, append_images=others)
+    assert open_form(tmp_path / "film.tif").images.shape == (3, 1, 32, 40)
+    clean = denoise(tmp_path / "film.tif", noise=20.0, spec=QUICK)
+    expected = denoise(list(pages), noise=20.0, spec=QUICK)
+    np.testing.assert_array_equal(clean, np.stack(expected))

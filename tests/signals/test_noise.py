@@ -124,3 +124,28 @@ def test_lambda_sets_the_least_amplitude() -> None:
     assert (by_noise["amplitude"] < 1).sum() == 1
     assert (by_size["amplitude"] < 1).sum() == 0
     assert len(by_size) == len(by_noise) - 1
+
+
+def test_events_in_a_burst_of_noise_exceed_the_burst() -> None:
+    """Twelve times the noise for a quarter of the recording: nothing of it is an event, and the
+    events outside of it are the same."""
+    x = recording(300)
+    burst = slice(5000, 8000)
+    noisy = x.copy()
+    noisy[burst] += 12 * SIGMA * np.random.default_rng(1).standard_normal(3000)
+    spec = ww.InferenceSpec.coding(lam=1 / (4 * SIGMA))
+    clean = without_rhythm(model_of(waveform()), x, spec)
+    found = without_rhythm(model_of(waveform()), noisy, spec)
+    every = EventSettings(rhythm=None, bursts=False)
+    without = join_events(list(iter_events(model_of(waveform()), noisy, spec, settings=every)))
+    assert len(without) >= len(clean) + 4, "what the burst would add"
+    distance = np.abs(found["sample"][:, None] - clean["sample"])
+    assert (distance.min(1) < 5).mean() > 0.95
+    outside = (clean["sample"] < burst.start - 1100) | (clean["sample"] > burst.stop + 1100)
+    assert (distance.min(0)[outside] < 5).all()
+
+
+def test_a_recording_without_bursts_has_one_noise() -> None:
+    noise = noise_of(recording(60))
+    assert noise.quiet is not None
+    assert noise.quiet.louder(torch.from_numpy(recording(60)[2000:6000])[None]) is None

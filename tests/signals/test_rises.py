@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from whatwhere.app import app
 from whatwhere.errors import SpecError
+from whatwhere.learning.defaults import RecordingOptions
 from whatwhere.signals.event_table import events_within, read_events
 from whatwhere.signals.recording import Signals
+from whatwhere.signals.rises import sudden_decays
 from whatwhere.signals.settings import NoEvents
 
 pytestmark = pytest.mark.filterwarnings("ignore:Settings chosen from the recording")
@@ -49,6 +51,48 @@ def test_transients_that_add_up_are_found_one_by_one() -> None:
     np.testing.assert_array_equal(events["onset"], events["sample"])
     sizes = events["peak"][events["doubtful"] == 0]
     assert 0.3 < np.median(sizes) < 1.2, "in the unit of the recording"
+
+
+@pytest.mark.filterwarnings("ignore:Waveforms of 40 samples")
+def test_transients_are_recognised_without_an_option() -> None:
+    recording, times = calcium()
+    span = sudden_decays(recording)
+    assert span is not None
+    assert 0.05 < span / 60 < 0.3, "seconds within which they rise"
+    run = ww.train(recording)
+    assert (run.model.spec.input.kind, run.model.spec.input.span) == ("rise", span)
+    events = ww.find_events(run.model, recording, run.recipe.inference)
+    assert matched(times, events["onset_seconds"], 0.25) >= 0.9 * len(times)
+    asked = RecordingOptions(length=40)
+    given = recording.between(0, 40).choose_defaults(asked).recipe
+    assert given.model.input.kind == "baseline", "a length asks for waveforms"
+
+
+@pytest.mark.parametrize("kind", ["spikes", "falls", "beats", "steps", "hum", "two channels"])
+def test_other_recordings_are_no_transients(kind: str) -> None:
+    """Pulses that fall as they rise; transients upside down, at a steady pace or in hum; a level
+    that stays; and two channels."""
+    rng = np.random.default_rng(3)
+    t = np.arange(7200) / 60
+    at = np.cumsum(rng.exponential(1.5, 60) + 0.4)
+    if kind == "beats":
+        at = np.arange(1, 110, 1.0) + rng.normal(0, 0.02, 109)
+    since = t[:, None] - at[at < 110]
+    after = np.maximum(since, 0)
+    x = ((1 - np.exp(-after / 0.05)) * np.exp(-after / 0.6) * (since > 0)).sum(1)
+    if kind == "spikes":
+        x = np.exp(-0.5 * (since / 0.05) ** 2).sum(1)
+    elif kind == "falls":
+        x = -x
+    elif kind == "steps":
+        x = (since > 0).sum(1).astype(float)
+    elif kind == "hum":
+        x += np.sin(2 * np.pi * 50 * t * 60 / 1000)
+    x += 0.05 * rng.standard_normal(len(t))
+    values = np.stack([x] * (2 if kind == "two channels" else 1))
+    rate = 1000 if kind == "hum" else 60
+    recording = ww.data.load(values[None].astype(np.float32), signals=True, rate=rate)
+    assert sudden_decays(recording) is None
 
 
 def test_bursts_begin_where_a_recording_becomes_louder() -> None:

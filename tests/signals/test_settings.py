@@ -12,12 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 import whatwhere as ww
+from raising import warns
 from tiny_run import whatwhere
 from whatwhere.app import app
-from whatwhere.errors import SpecError
+from whatwhere.errors import OtherRateWarning, SpecError
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
-from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
+from whatwhere.signals.settings import NoEvents, choose_settings, find_hum, sample_of
 from whatwhere.signals.training import detrended
 from whatwhere.signals.waveforms import Extent, WeakPeaks, likeness, unit
 from whatwhere.spec import InputSpec
@@ -146,6 +147,25 @@ def test_a_channel_that_hardly_counts_is_named(scale: float) -> None:
         assert "channel pressure varies 50 times as much as channel ECG" in messages[0]
 
 
+@pytest.mark.parametrize("off", [False, True])
+def test_settings_come_from_where_a_sensor_is_on(off: bool) -> None:
+    """The middle shows the settings, unless it is not typical of the recording."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 240_000)).astype(np.float32)
+    if off:
+        x[0, 80_000:160_000] *= 0.01
+    sample = sample_of(signals(x))
+    middle = x[:, 54_464 : 54_464 + (1 << 17)]
+    if not off:
+        np.testing.assert_array_equal(sample, middle)
+        return
+    on = np.abs(sample[0].numpy()) > 0.1
+    assert 0.5 < on[~np.isnan(sample[0].numpy())].mean() < 0.75, "as in the whole recording"
+    known = sample[0][~sample[0].isnan()]
+    assert known[0] == x[0, 0]
+    assert known[-1] == x[0, -1]
+
+
 def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> None:
     """Those of 200 samples cut events and the drift."""
     recording = signals(simulated()[0])
@@ -243,6 +263,8 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     positive = np.abs(shapes()[1]).max()
     assert np.median(events["peak"][events["peak"] < 0]) == pytest.approx(-negative, rel=0.1)
     assert np.median(events["peak"][events["peak"] > 0]) == pytest.approx(positive, rel=0.1)
+    with warns(OtherRateWarning, rate=500.0, learned=1000.0):
+        whatwhere("events", tmp_path / "x.npy", run, "--rate", 500, "--out", tmp_path / "b.csv")
     at = events["seconds"] * RATE
     near = np.abs(at[:, None] - peaks).min(1)
     found = np.abs(at[:, None] - peaks[~inside]).min(0)

@@ -91,12 +91,19 @@ def _open_file(path: "str | PathLike[str]") -> Form:
     groups = load_groups(Path(path), None, blend=False)
     if len(groups) > 1:
         raise ImageError(f"{printable(path)} has pages of {len(groups)} sizes; expected one.")
-    pixels = np.asarray(groups[0][0].pixels[:])
+    form = open_form(
+        np.asarray(groups[0][0].pixels[:])
+    )  # with all axes: three pages are no colours
+    return replace(form, close=lambda clean: _without_single_axes(form.close(clean)))
+
+
+def _without_single_axes(pixels: np.ndarray) -> np.ndarray:
+    """Return pixels [N, C, H, W] as a person has them: [H, W], [H, W, 3], [N, H, W], …"""
     if pixels.shape[1] == 1:
         pixels = pixels[:, 0]
     elif pixels.shape[1] == 3:
         pixels = pixels.transpose(0, 2, 3, 1)
-    return open_form(pixels[0] if len(pixels) == 1 else pixels)
+    return pixels[0] if len(pixels) == 1 else pixels
 
 
 def _open_pillow(picture: "PillowPicture") -> Form:

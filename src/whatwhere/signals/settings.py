@@ -37,7 +37,7 @@ from whatwhere.signals.waveforms import (
     find_waveforms,
     local_deviations,
     peaks_of_noise,
-    usual_fast_noise,
+    usual_level,
     white_noise,
 )
 from whatwhere.spec import InputSpec
@@ -50,8 +50,9 @@ class ChoiceSettings:
     block         samples of a block that pieces are read from
     sample        samples that the baseline, the hum and the extent are chosen from: the middle of
                   a recording, or
-    stretches     of all of it, if the fast noise of the middle is not between 1 / typical and
-    typical       times that of the recording
+    stretches     of all of it, if the usual level of the middle is not between 1 / typical and
+    typical       times that of the recording, both without a baseline of
+    judged_span   samples
     lengths       lengths of waveforms that are tried
     longest_span  samples of a baseline
     spans         lengths of a waveform in the span of the baseline
@@ -71,7 +72,8 @@ class ChoiceSettings:
     block: int = 1 << 16
     sample: int = 1 << 17
     stretches: int = 8
-    typical: float = 2.0
+    typical: float = 3.0
+    judged_span: int = 384
     lengths: tuple[int, ...] = (12, 24, 48, 96, 192, 384)
     longest_span: int = 4096
     spans: int = 4
@@ -390,10 +392,11 @@ def sample_of(signals: Signals, settings: ChoiceSettings = _SETTINGS) -> Tensor:
 
 
 def _is_typical(middle: Tensor, signals: Signals, settings: ChoiceSettings) -> bool:
-    """Tell whether each channel of the middle of a signal has about the fast noise of the whole: a
+    """Tell whether each channel of the middle of a signal varies about as much as in the whole: a
     sensor may be off in the middle."""
-    usual = usual_fast_noise(_spread(signals, settings))
-    ratio = (usual_fast_noise(middle) / usual).nan_to_num(1)
+    span = settings.judged_span
+    usual = usual_level(remove_baseline(_spread(signals, settings), span, 0.0))
+    ratio = (usual_level(remove_baseline(middle, span, 0.0)) / usual).nan_to_num(1)
     return bool((ratio < settings.typical).all() and (ratio * settings.typical > 1).all())
 
 

@@ -59,8 +59,8 @@ def choose_defaults(signals: Signals, options: RecordingOptions) -> Defaults:
     start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
     line = (
         f"Settings chosen from the recording ({(signals.recorded_as or signals).describe()}):"
-        f" {chosen.words}. To change them, give --waveforms,"
-        " --length or --recipe signals."
+        f" {chosen.words}. To change them, give"
+        f" {'' if options.probe else '--waveforms, '}--length or --recipe signals."
     )
     return Defaults(recipe, most if most < windows else None, line, start)
 
@@ -78,7 +78,8 @@ def _chosen(signals: Signals, options: RecordingOptions, seed: int) -> Recording
     if options.waveforms is None and options.length is None:
         span = sudden_decays(signals)
         if span is not None:
-            return choose_rise(signals, "rise", span)
+            found = choose_rise(signals, "rise", span)
+            return replace(found, words=f"events that decay slowly, so {found.words}")
     return choose_settings(signals, options.waveforms, length, seed)
 
 

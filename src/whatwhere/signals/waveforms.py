@@ -150,9 +150,9 @@ def fast_noise(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
     return _quiet_level(_fast_levels(v, settings), settings)
 
 
-def usual_fast_noise(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
-    """Return the fast noise that most of signals [C, T] have, [C, 1]."""
-    return _fast_levels(v, settings).nanmedian(1, keepdim=True).values
+def usual_level(v: Tensor, settings: PeakSettings = PEAKS) -> Tensor:
+    """Return the deviation that signals [C, T] usually have in a window, [C, 1]."""
+    return _levels(v, settings).nanmedian(1, keepdim=True).values
 
 
 def _fast_levels(v: Tensor, settings: PeakSettings) -> Tensor:
