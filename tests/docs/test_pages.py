@@ -349,7 +349,7 @@ def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
 
 SOURCES = [
     path.relative_to(ROOT).as_posix()
-    for folder in ("src", "tests", "docs", "benchmarks", "reproduction", "examples")
+    for folder in (".ci", "src", "tests", "docs", "benchmarks", "reproduction", "examples")
     for path in (ROOT / folder).rglob("*.*")
 ]
 IMAGINED = {"similarity.py", "app/similar.py"}  # an example of a new task

@@ -9,7 +9,8 @@ from PIL import Image
 
 import whatwhere as ww
 from pictures_to_restore import discs, noisy
-from whatwhere.errors import ImageError
+from raising import raises
+from whatwhere.errors import ImageError, InvalidImages
 from whatwhere.restoration import RestorationSpec, denoise, inpaint
 from whatwhere.restoration.forms import open_form
 
@@ -177,7 +178,7 @@ def test_masks_of_several_pictures(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.stack(listed), expected[:, 0], atol=1e-5)
     same = inpaint(list(given[:, 0]), KNOWN, spec=QUICK)
     np.testing.assert_allclose(same[0], expected[0, 0], atol=1e-5)
-    with pytest.raises(ImageError, match="2 masks for 3 pictures"):
+    with raises(InvalidImages, given="2 masks for 3 pictures"):
         inpaint(list(given[:, 0]), list(masks[:2]), spec=QUICK)
     Image.fromarray((255 * given[0, 0].clip(0, 1)).astype(np.uint8)).save(tmp_path / "a.png")
     images = ww.data.load(tmp_path / "a.png")
