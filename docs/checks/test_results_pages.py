@@ -168,6 +168,14 @@ def test_times_of_the_labelling_page() -> None:
         assert row[1:] == expected + [f"{one['median']:.2f} s" for one in short], row[0]
 
 
+def test_seconds_to_the_next_picture_in_a_browser() -> None:
+    text = " ".join((PAGES / "labelling.md").read_text(encoding="utf-8").split())
+    found = json.loads((RESULTS / "next_picture.json").read_text())
+    names = ("fruit", "digits5000", "digits20000")
+    first, second, third = (f"{found[name]['next picture']['median']:.2f}" for name in names)
+    assert f"painted {first}, {second} and {third} s after Enter" in text
+
+
 def test_seconds_after_a_label() -> None:
     text = (PAGES / "labelling.md").read_text(encoding="utf-8")
     before, now = (
