@@ -1,8 +1,8 @@
 """Maps of defects on ball screws by two versions of the detector, side by side.
 
-    PYTHONPATH=OLD/src python -m benchmarks.defects.maps find defects.zip before.npz
-    python -m benchmarks.defects.maps find defects.zip now.npz
-    python -m benchmarks.defects.maps draw defects.zip before.npz now.npz PICTURE
+    PYTHONPATH=OLD/src python benchmarks/defects/maps.py defects.zip before.npz
+    python benchmarks/defects/maps.py defects.zip now.npz
+    python docs/anomaly_pictures.py defects.zip before.npz now.npz
 
 Both learn from the first 60 normal pictures in the order of a seed, and score six with pits, drawn
 by the same seed. The file uses nothing but the public names, so that it runs with old versions.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def find(archive: zipfile.ZipFile, out: str) -> None:
     np.savez(out, outline=outline, **dict(zip(bad, maps, strict=True)))
 
 
-def draw(archive: zipfile.ZipFile, before: str, now: str, out: str) -> None:
+def draw(archive: zipfile.ZipFile, before: str, now: str, out: Path) -> None:
     """Draw the pits that experts marked, and the maps and the outlines of both versions."""
     import matplotlib.pyplot as plt
 
@@ -83,5 +84,5 @@ def draw(archive: zipfile.ZipFile, before: str, now: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    with zipfile.ZipFile(sys.argv[2]) as opened:
-        (find if sys.argv[1] == "find" else draw)(opened, *sys.argv[3:])
+    with zipfile.ZipFile(sys.argv[1]) as opened:
+        find(opened, sys.argv[2])

@@ -94,7 +94,7 @@ def test_a_picture_that_is_too_small_to_tell_stays() -> None:
         assert estimate_noise((stroke + 0.04 * white).clamp(0, 1)[None]).is_zero
 
 
-@pytest.mark.parametrize("side", [32, 48, 64, 128])
+@pytest.mark.parametrize("side", [36, 48, 64, 128])
 def test_small_pictures_of_noise_are_not_underestimated(side: int) -> None:
     random = torch.Generator().manual_seed(side)
     found = [

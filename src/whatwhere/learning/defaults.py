@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images, load
-from whatwhere.errors import listed, plural
+from whatwhere.errors import InvalidSetting, listed, plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.model import DeconvNet
@@ -171,11 +171,9 @@ def choose_defaults(
         images = recording
     if isinstance(images, OwnSettings):
         return images.choose_defaults(options)
-    require(
-        options == _NOTHING_ASKED,
-        f"settings of recordings ({listed(options.asked)}) for pictures",
-        "a recording, or none of these settings",
-    )
+    if options.asked:
+        given = f"settings of recordings ({listed(options.asked)}) for pictures"
+        raise InvalidSetting(given, "a recording, or none of these settings")
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = _pictures_recipe(sample, rules)
     most = max(1, rules.values // sample[0].numel())
