@@ -1,7 +1,7 @@
 """Maps of defects on ball screws by two versions of the detector, side by side.
 
-    PYTHONPATH=OLD/src python benchmarks/defects/maps.py defects.zip before.npz
-    python benchmarks/defects/maps.py defects.zip now.npz
+    PYTHONPATH=OLD/src python -m benchmarks.defects.maps defects.zip before.npz
+    python -m benchmarks.defects.maps defects.zip now.npz
     python docs/anomaly_pictures.py defects.zip before.npz now.npz
 
 Both learn from the first 60 normal pictures in the order of a seed, and score six with pits, drawn
