@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := --constraint .ci/newest.txt $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: suite collect demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
+.PHONY: suite demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -20,12 +20,8 @@ MACHINE_CODE := $(addprefix machine-code-,float32 float64 pooling restoration)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 --output-sync lint imports
-	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE) collect
+	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE)
 	$(MAKE) --jobs 2 types suite
-
-# Every test once, without running it: the bytecode of tests is then written once, not by each worker.
-collect: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 0 --collect-only -qq > /dev/null
 
 # Three workers: tests that wait for a browser or another process leave a core to others.
 suite: $(VENV)/.dev
@@ -98,12 +94,13 @@ compare: $(VENV)/.dev
 	$(BIN)/python tests/engines/random_agreement.py --cases 5000 --processes 2
 
 # 20,000 hostile files for every reader, 300 commands killed and run again, every command that writes on a full and on
-# a read-only disk, runs with damaged files.
+# a read-only disk, runs with damaged files, odd environments.
 attack: $(VENV)/.dev
 	$(BIN)/python tests/attack/hostile_files.py --files 20000
 	$(BIN)/python tests/attack/kills.py --kills 300
 	$(BIN)/python tests/attack/full_disk.py --rooms 3
 	$(BIN)/python tests/attack/torn_runs.py
+	$(BIN)/python tests/attack/environments.py
 
 # axe-core on every page, at two widths, in both schemes. It is installed in a temporary folder and needs npm.
 axe: $(VENV)/.dev

@@ -2,11 +2,15 @@
 
 A tile with a defect of each kind, drawn at random from a fold that the detector was not fitted to,
 the same tile with its map, and the defect.
+
+With the maps of two versions, which `benchmarks/defects/maps.py` finds, draw the picture of
+results/defects.md:  python docs/anomaly_pictures.py defects.zip before.npz now.npz
 """
 
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,6 +21,7 @@ import whatwhere as ww
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 from benchmarks.defects.anomaly_tiles import KINDS, Picture, read_tiles  # noqa: E402
+from benchmarks.defects.maps import draw  # noqa: E402
 from benchmarks.defects.tile_folds import folds_of, normal_pictures  # noqa: E402
 
 FOLD = 0  # that is drawn from
@@ -54,5 +59,10 @@ def main(path: str) -> None:
     figure.savefig(DOCS / "images" / "anomaly.png", dpi=110)
 
 
+def before_and_now(path: str, before: str, now: str) -> None:
+    with zipfile.ZipFile(path) as archive:
+        draw(archive, before, now, DOCS / "images" / "defects-before-now.webp")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    (main if len(sys.argv) == 2 else before_and_now)(*sys.argv[1:])

@@ -178,7 +178,7 @@ def main() -> None:
     seven, two = solution.latents[:1], solution.latents[1:]
     at = model.at(28, 28)
     parts, drawn = at.decode(each_alone(seven)), solution.reconstruction
-    shown = [("image", digits[0]), ("all parts", drawn[0])]
+    shown = [("image", digits[0]), ("all strokes", drawn[0])]
     shares = parts.flatten(1).sum(1) / parts.sum()
     shown += [
         (f"{100 * shares[i]:.0f} %", parts[i]) for i in shares.argsort(descending=True).tolist()

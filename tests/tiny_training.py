@@ -7,16 +7,19 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
 from whatwhere.learning.checkpoint import has_checkpoint
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.solution import Solution
 from whatwhere.spec import (
     EveryBatch,
     EveryEpoch,
@@ -37,6 +40,26 @@ FORKS = multiprocessing.get_context("forkserver")
 OPTIONS = TrainingOptions(engine="reference", device="cpu")  # nothing to compile in every process
 CALLBACKS = ("stop", "on_batch", "on_epoch")
 FORKS.set_forkserver_preload(["tiny_training", "programs", "pytest"])
+
+
+class WatchedEngine(ReferenceEngine):
+    """The reference, whose solutions and filter maps pass a function of a test; trainings of a test
+    use it as `ENGINES["reference"]`."""
+
+    def __init__(
+        self,
+        solution: Callable[[Problem, Solution], Solution | None] = lambda problem, solution: None,
+        filter_map: Callable[[Any], Any] = lambda linear_map: linear_map,
+    ) -> None:
+        self.of_solution = solution
+        self.of_filter_map = filter_map
+
+    def solve(self, problem: Problem) -> Solution:
+        solution = super().solve(problem)
+        return self.of_solution(problem, solution) or solution
+
+    def filter_map(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.of_filter_map(super().filter_map(*arguments, **keywords))
 
 
 def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:

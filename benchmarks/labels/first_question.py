@@ -116,12 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--labels", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     names = ("chromium-headless-shell", "chromium", "google-chrome")
     chromium = next(found for name in names if (found := shutil.which(name)))
-    result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    result = json.loads(options.out.read_text()) if options.out.exists() else {}
     result["machine"] = machine()
     with sync_playwright() as api:
         browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -131,7 +132,7 @@ def main() -> None:
             found = measured(folder, options.labels, browser)
             result[folder.name] = {"pictures": count, "load average before": load, **found}
             print(folder.name, json.dumps(result[folder.name]), flush=True)
-            RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
         browser.close()
 
 

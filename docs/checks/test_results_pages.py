@@ -168,6 +168,30 @@ def test_times_of_the_labelling_page() -> None:
         assert row[1:] == expected + [f"{one['median']:.2f} s" for one in short], row[0]
 
 
+def test_seconds_to_the_next_picture_in_a_browser() -> None:
+    text = " ".join((PAGES / "labelling.md").read_text(encoding="utf-8").split())
+    found = json.loads((RESULTS / "next_picture.json").read_text())
+    names = ("fruit", "digits5000", "digits20000")
+    first, second, third = (f"{found[name]['next picture']['median']:.2f}" for name in names)
+    assert f"painted {first}, {second} and {third} s after Enter" in text
+
+
+def test_seconds_after_a_label() -> None:
+    text = (PAGES / "labelling.md").read_text(encoding="utf-8")
+    before, now = (
+        json.loads((RESULTS / f"after_a_label{name}.json").read_text()) for name in ("_before", "")
+    )
+    counts = ("360", "5000", "20000")
+    for row, count in zip(_tables_after(text, "after a label"), counts, strict=True):
+        pairs = []
+        for phase in ("views", "three candidates", "a label when learned features are offered"):
+            seconds = [found[count][phase]["processor"] for found in (before, now)]
+            medians = [one["median"] if isinstance(one, dict) else one for one in seconds]
+            pairs.append(" → ".join(f"{one:.2f} s" for one in medians))
+        later = now[count]["three candidates"]["all processor"]["median"]
+        assert row[1:] == [*pairs, f"{later:.1f} s"], row[0]
+
+
 ROOT = Path(__file__).parents[2]
 RESTORED = ROOT / "benchmarks/restoration/results"
 

@@ -439,6 +439,26 @@ class ConvergenceWarning(UserWarning):
         )
 
 
+class OtherRateWarning(UserWarning):
+    """A recording has another rate than the one that its model learned from, so its waveforms last
+    shorter or longer.
+
+    name     of the recording
+    rate     its samples per second
+    learned  those of the recording that the model learned from
+    """
+
+    def __init__(self, name: str, rate: float, learned: float) -> None:
+        self.name = name
+        self.rate = rate
+        self.learned = learned
+        super().__init__(
+            f"{printable(name)} has {rate:g} Hz, but the model learned from {learned:g} Hz, so its"
+            f" waveforms last {learned / rate:.2g} times as long here. Check --rate, or change the"
+            " rate of the recording first."
+        )
+
+
 class EvenClassesWarning(UserWarning):
     """One label a class left borders where rows are alike, so classes of even sizes were taken."""
 

@@ -18,7 +18,7 @@ import time
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
@@ -482,7 +482,7 @@ def claim(
     overwrite  also replace existing files
     """
     paths = list(outputs)
-    _check_distinct(paths)
+    check_distinct(paths)
     existing = [path for path in paths if os.path.lexists(path)]
     _check_replaceable(existing, _files(inputs, folder))
     _check_folders({path.parent for path in paths})
@@ -516,7 +516,7 @@ def input_files(*sources: str | Path | None) -> list[Path]:
     return read
 
 
-def _check_distinct(paths: list[Path]) -> None:
+def check_distinct(paths: Sequence[Path]) -> None:
     """Raise a RunError where two results have the same file, however it is called."""
     folders = {folder: os.path.realpath(folder) for folder in {path.parent for path in paths}}
     files = Counter((folders[path.parent], path.name) for path in paths)

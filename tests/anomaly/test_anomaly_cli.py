@@ -437,7 +437,7 @@ def test_a_rate_that_needs_more_normal_pictures_is_reported(
     printed = whatwhere(*arguments, "--false-alarms", 0.01)
     assert "The detector learned from 12 normal pictures. That is too few" in printed
     assert "To reach 1 %, give at least 99 pictures." in printed
-    with pytest.raises(SpecError, match="false_alarms = 0"):
+    with pytest.raises(SpecError):
         whatwhere(*arguments, "--false-alarms", 0)
 
 

@@ -81,10 +81,8 @@ def test_how_many_pictures_count_as_one() -> None:
     same = [pictures_alike(np.repeat(generator.normal(size=40), 5)) for _ in range(50)]
     assert np.mean(same) == pytest.approx(5, rel=0.2)
     assert pictures_alike(np.zeros(20)) == pictures_alike(np.zeros(1)) == 1.0
-    # 12 pictures of 3 parts: at most one of four new parts is promised
-    few = choose_threshold(generator.random(12), 0.05, alike=4.0)
-    assert few.false_alarms == 4 / 13
-    assert few.interval[1] > 0.5
+    # 12 pictures of 3 parts: nobody knows whether the next part is like them
+    assert choose_threshold(generator.random(12), 0.05, alike=4.0).interval[1] > 0.5
 
 
 def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
@@ -167,7 +165,7 @@ def test_defects_choose_the_threshold_and_the_file_keeps_it(tmp_path: Path) -> N
     detector.choose_threshold_by_defects(damaged, cost=100, expected=0.01)
     assert detector.recall_ is not None
     assert (detector.recall_.found, detector.recall_.of) == (6, 6)
-    assert detector.threshold_.false_alarms == pytest.approx(detector.threshold_.alike / 17)
+    assert detector.threshold_.false_alarms == pytest.approx(1 / 17)
     detector.save(tmp_path / "detector")
     loaded = ww.AnomalyDetector.load(tmp_path / "detector")
     assert loaded.recall_ == detector.recall_

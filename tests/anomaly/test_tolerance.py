@@ -67,7 +67,7 @@ def test_a_tolerant_detector_is_read_back(tmp_path: Path) -> None:
     found = ww.AnomalyDetector.load(tmp_path / "detector")
     assert found.tolerate == Tolerance(shift=2, copies=1)
     np.testing.assert_array_equal(found.score_samples(pictures), model.score_samples(pictures))
-    with pytest.raises(SpecError, match="was loaded"):
+    with pytest.raises(SpecError):
         found.alarms_after()
 
 

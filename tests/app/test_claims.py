@@ -285,9 +285,12 @@ def test_two_results_never_have_the_same_file(place: Place, tmp_path: Path) -> N
         ("events", (place.recording, place.waveforms, "--out", OUT, "--quality", again / "e.csv")),
         ("events", (place.recording, place.waveforms, "--out", OUT, "--page", table)),
         ("denoise", (place.picture, "--out", OUT, "--keep-noise", again / "a.png")),
+        ("anomaly fit", (place.pictures, "--out", OUT, "--report", again)),
+        ("anomaly odd", (place.pictures, "--out", again, "--detector", OUT)),
     ]
-    for name, words in lines:
-        ended = run(name, words, table if name == "events" else picture)
+    outputs = (table, table, picture, tmp_path / "scores.csv", tmp_path / "index.html")
+    for (name, words), out in zip(lines, outputs, strict=True):
+        ended = run(name, words, out)
         assert isinstance(ended.exception, CannotWrite), ended.output
         assert ended.exception.reason == "twice"
     assert list(tmp_path.iterdir()) == []

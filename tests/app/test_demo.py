@@ -29,7 +29,7 @@ FILES = {
 }
 
 
-SETTINGS = demo.DemoSettings(code_steps=2)
+SETTINGS = demo.DemoSettings(code_steps=2, engine="reference")
 
 
 def images():
@@ -48,7 +48,7 @@ def streaming():
 
 def run(folder, stage=lambda title, total: nullcontext(lambda done: None), **given):
     settings = {"recipe": streaming(), "images": images(), "settings": SETTINGS, **given}
-    return folder, demo.run_demo(folder, stage, engine="reference", **settings)
+    return folder, demo.run_demo(folder, stage, **settings)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,5 +1,6 @@
 """The program itself: its version, how it ends, and what its messages look like."""
 
+import io
 import os
 import re
 import signal
@@ -317,6 +318,15 @@ def test_a_picture_that_is_missing_offers_no_data_sets(tmp_path: Path) -> None:
     for source in ("mnist", "minst"):
         with raises(NoSuchImages, path=str(source), remedy="Check the path."):
             whatwhere("denoise", source, "--out", tmp_path / "out")
+
+
+def test_a_terminal_without_a_character_prints_its_number() -> None:
+    """Otherwise a command whose work is done ends with a traceback."""
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="latin-1", write_through=True)
+    assembled.print_any_character(stream)
+    print("Größe 5 €", file=stream)
+    assert written.getvalue() == "Größe 5 \\u20ac\n".encode("latin-1")
 
 
 def test_all_messages_begin_with_the_same_word(tmp_path: Path) -> None:

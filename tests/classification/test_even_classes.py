@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.classification.even_classes import borders
+from whatwhere.classification.even_classes import EvenSettings, borders, even_regions
+from whatwhere.classification.label_scores import label_scores
 from whatwhere.errors import EvenClassesWarning
 
 CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [6.0, 3.6]])
@@ -47,6 +48,21 @@ def test_labels_at_the_centres_are_fine(sizes: tuple[int, int, int]) -> None:
         warnings.simplefilter("error")
         found = ww.GraphClassifier().fit(X, labels_near(X, CENTRES)).transduction_
     assert np.mean(found == np.repeat(range(3), sizes)) > 0.95
+
+
+def test_even_classes_that_are_not_well_apart_are_not_taken() -> None:
+    X = clouds(200, 200, 200)
+    astray = CENTRES.copy()
+    astray[1] = 0.8, 0.0
+    given = labels_near(X, astray)
+    with pytest.warns(EvenClassesWarning):
+        graph = ww.GraphClassifier().fit(X, given).row_graph_
+    assert graph is not None
+    rows = torch.from_numpy(np.flatnonzero(given != -1))
+    labels = torch.from_numpy(given[given != -1])
+    found = label_scores(graph, rows, labels, 3).all_rows.argmax(1)
+    assert even_regions(graph, rows, labels, found) is not None
+    assert even_regions(graph, rows, labels, found, EvenSettings(most=1e-4)) is None
 
 
 def test_borders() -> None:

@@ -83,6 +83,24 @@ def test_quick_classes_are_those_of_all_that_labels_say() -> None:
     assert np.mean(quick == classifier.follow(labels(y, 3)).transduction_) > 0.98
 
 
+def test_neighbours_of_one_view_alone_are_shrunk_where_the_other_sees_two_classes() -> None:
+    """The second view says nothing: most of its neighbours are of other classes."""
+    X, y = two_views()
+    graphs = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, labels(y, 1)).view_graphs_
+    same = torch.from_numpy(y[:, None] == y)
+
+    def between(graph: Tensor) -> float:
+        weights = graph.to_dense()
+        return float(weights[~same].sum() / weights.sum())
+
+    bad = graphs.views[1]
+    assert between(bad.even_graph) > 0.6
+    assert between(graphs.supported[1]) < 0.8 * between(bad.even_graph)
+    weights = list(graphs.start.weights.values)
+    expected = sum(w * dense(part) for w, part in zip(weights, graphs.supported, strict=True))
+    np.testing.assert_allclose(dense(graphs.start.graph.graph), expected, atol=1e-12)
+
+
 def test_new_rows_are_joined_as_the_known_ones() -> None:
     classifier, _ = fit(10)
     X, y = two_views(1)

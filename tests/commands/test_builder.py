@@ -332,3 +332,9 @@ def test_commands_have_their_options_without_docstrings() -> None:
     ]
     assert "standard deviation of the noise" in helps[0].lower()
     assert helps[0] == helps[1]
+
+
+def test_the_usage_line_has_brackets_around_what_may_be_left_out_alone() -> None:
+    for name, expected in (("classify", "PICTURES MODEL"), ("denoise", "PICTURES [MODEL]")):
+        shown = CliRunner().invoke(app, [name, "--help"]).output
+        assert f"Usage: whatwhere {name} [OPTIONS] {expected}\n" in shown

@@ -18,7 +18,9 @@ import importlib
 import io
 import re
 import shlex
+import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,6 +217,43 @@ def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None
     command.make_context("", arguments)
 
 
+def test_the_page_of_installation_has_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"photographs"}  # for measurements
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == extras
+
+
+def names_of(command: object, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The names of a command and of its sub-commands, and all their options."""
+    yield " ".join(path)
+    for parameter in command.params:  # type: ignore[attr-defined]
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from names_of(below, (*path, name))
+
+
+OF_OTHERS = {"--help", "--version", "--prefix", "--array", "--first"}  # npm, sbatch, a script
+OF_SCRIPTS = {"CONTRIBUTING.md", "RELEASING.md", "was_is.md"}  # the last has old forms
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.parent.name != "results" and p.name not in OF_SCRIPTS],
+    ids=relative,
+)
+def test_options_and_commands_in_sentences_exist(page: Path) -> None:
+    known = set(names_of(typer.main.get_command(app))) | OF_OTHERS
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    named = set()
+    for code in re.findall(r"`([^`]+)`", text):
+        if "python" not in code:
+            named |= set(re.findall(r"(?:^|\s)(--[a-z][\w-]*)", code))
+        if command := re.match(r"whatwhere ([a-z]+)(?=[^\d]*$)", code):
+            named.add(command[1])
+    assert named - known == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_block_has_a_known_kind_and_no_code_is_indented(page: Path) -> None:
     assert {block.kind for block in blocks(page)} <= KINDS
@@ -239,6 +278,27 @@ def test_every_link_has_a_target(page: Path) -> None:
         if not generated and (not target.exists() or (anchor and anchor not in anchors(target))):
             broken.append(link)
     assert broken == []
+
+
+MODEL_PAGES = {"training", "inference", "generate", "figures"}  # the how-tos of the model itself
+WORDS_OF_THE_MODEL = re.compile(r"\b(latents?|phases?|representations?)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in PAGES
+        if page.parent.name in ("howto", "tutorial", "docs") or page.name == "README.md"
+        if page.stem not in MODEL_PAGES | {"architecture"}
+    ],
+    ids=relative,
+)
+def test_words_of_the_model_stay_in_its_pages(page: Path) -> None:
+    """Elsewhere, a picture's features and positions are its code (docs/reference/glossary.md)."""
+    text = BLOCK.sub("", SETUP.sub("", page.read_text(encoding="utf-8")))
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    assert WORDS_OF_THE_MODEL.findall(text) == []
 
 
 def test_every_picture_is_drawn_by_a_script_and_shown_on_a_page() -> None:
@@ -289,7 +349,7 @@ def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
 
 SOURCES = [
     path.relative_to(ROOT).as_posix()
-    for folder in ("src", "tests", "docs", "benchmarks", "reproduction", "examples")
+    for folder in (".ci", "src", "tests", "docs", "benchmarks", "reproduction", "examples")
     for path in (ROOT / folder).rglob("*.*")
 ]
 IMAGINED = {"similarity.py", "app/similar.py"}  # an example of a new task

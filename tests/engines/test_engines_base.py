@@ -1,7 +1,5 @@
 """Engines by name: which one is resolved, and what is said of the others."""
 
-import importlib.util
-import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -19,7 +17,7 @@ from whatwhere.data import load as load_data
 from whatwhere.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
 from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.engines.cpu import first_use
-from whatwhere.engines.triton import engine as triton_engine
+from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.errors import InvalidImages, NoFastEngine, SlowEngineWarning, UnknownEngine
 from whatwhere.files import Busy
 from whatwhere.inference import infer
@@ -57,8 +55,8 @@ def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
 
 
 def test_a_missing_compiler_is_named_as_pip_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
+    for name in ("numba", "triton"):  # None hides a package
+        monkeypatch.setitem(sys.modules, name, None)
     images = random_images(SPEC).float()
     reasons = unsupported_reasons(Problem(DeconvNet(SPEC), images, PHASE, FEW))
     assert reasons["cpu"] == "it needs the package numba (pip install numba)"
@@ -78,10 +76,9 @@ def test_auto_says_why_it_took_the_reference() -> None:
 
 
 def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_use, "has_machine_code", lambda: False)
-    started: list[int] = []
-    monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
-    monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+    compiled, started = False, list[int]()
+    here = first_use.FirstUse(lambda: compiled, lambda: started.append(1))
+    monkeypatch.setattr(engines, "FIRST_USE", here)
     model, v, settings = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
     problem = Problem(model, v, PHASE, settings)
     with pytest.warns(SlowEngineWarning):
@@ -96,55 +93,65 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
             "many small ones are as slow as a large one"
         )
         assert resolve("auto", problem).name == "cpu", "training waits"
-        monkeypatch.setattr(first_use, "has_machine_code", lambda: True)
-        monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+        here.work, compiled = 0.0, True
         assert resolve("auto", problem, 1).name == "cpu"
 
 
-def test_a_core_is_left_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+class Threads(TorchDispatchMode):
+    """Notes with how many threads operations run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.used.add(torch.get_num_threads())
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_core_is_left_to_the_compiler() -> None:
     problem = Problem(DeconvNet(SPEC), torch.rand(1, 1, 12, 12), PHASE, FEW)
-    used: list[int] = []
-
-    def solve(problem: Problem) -> None:
-        used.append(torch.get_num_threads())
-
-    monkeypatch.setattr(first_use.ReferenceEngine, "solve", lambda self, problem: solve(problem))
     before = torch.get_num_threads()
     try:
-        for threads in (1, 3):
+        for threads, used in ((1, 1), (3, 2)):
             torch.set_num_threads(threads)
-            first_use.FirstUse.engine.solve(problem)
+            with Threads() as seen:
+                first_use.FirstUse.engine.solve(problem)
+            assert seen.used == {used}
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    assert used == [1, 2]
 
 
-def test_machine_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+class Started:
+    """Notes the commands that would start."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: list[str], **options: object) -> None:
+        self.commands.append(command)
+
+
+def test_machine_code_is_made_once() -> None:
     pytest.importorskip("numba")
-    commands: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
-    first_use.compile_apart.cache_clear()
+    start = Started()
     for _ in range(2):
-        first_use.compile_apart()
-    ((_, _, program),) = commands
-    monkeypatch.undo()
+        first_use.compile_apart(start)
+    ((_, _, program),) = start.commands
     exec(program)  # here the machine code is there
 
 
-def test_machine_code_is_left_to_the_process_that_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_left_to_the_process_that_makes_it() -> None:
     pytest.importorskip("numba")
-    commands: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
-    first_use.compile_apart.cache_clear()
+    start, later = Started(), Started()
     with first_use.only_compiler():  # as another process does: every open of the folder counts
-        first_use.compile_apart()
+        first_use.compile_apart(start)
         with pytest.raises(Busy):
             exec(first_use.COMPILE)
-    assert not commands
-    first_use.compile_apart.cache_clear()
-    first_use.compile_apart()
-    assert len(commands) == 1
+    assert not start.commands
+    first_use.compile_apart(later)
+    assert len(later.commands) == 1
 
 
 class NoFloat64(TorchDispatchMode):
@@ -176,13 +183,16 @@ def test_the_reference_needs_no_float64(name: str, rule: str) -> None:
 
 
 def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, v, asked = DeconvNet(SPEC), random_images(SPEC, 7).float(), []
-    module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
-    monkeypatch.setattr(
-        module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1]
-    )
-    infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
-    assert [problem.phase.layer for _, problem, *_ in asked] == [2]
+    model, v, asked = DeconvNet(SPEC), random_images(SPEC, 7).float(), list[int]()
+
+    class Asked(ReferenceEngine):
+        def unsupported_reason(self, problem: Problem) -> str | None:
+            asked.append(problem.phase.layer)
+            return super().unsupported_reason(problem)
+
+    monkeypatch.setitem(ENGINES, "reference", Asked())
+    infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2, engine="reference")
+    assert asked == [2]
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])

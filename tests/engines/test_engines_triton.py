@@ -228,7 +228,7 @@ def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "triton", None)  # which hides the package
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
     why = get_engine("triton").unsupported_reason(
         Problem(model, images, Phase(layer=1), InferenceSpec())

@@ -1,6 +1,9 @@
 """Descriptions of pictures that are there at once, and those that follow."""
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from whatwhere.labelling.descriptions import (
     PlainSettings,
     plain_description,
 )
+from whatwhere.labelling.follower import Follower
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.progress import no_stage
 from whatwhere.spec.execution import Execution
@@ -73,10 +77,21 @@ def test_learned_features_come_in_and_the_classifier_of_both_is_saved(tmp_path: 
     options = Execution(engine="reference", device="cpu")
     plain = PlainSettings(first=30)
     behind = Behind(session.images, run, Distortions(copies=2), options, None, plain)
-    assert len(behind.weights()) == 3
-    names = [one.name for one in behind(no_stage)]
+    titles: list[str] = []
+
+    @contextmanager
+    def stage(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        titles.append(title)
+        yield lambda pieces: None
+
+    follower = Follower(session, threading.RLock(), lambda: None)
+    names = []
+    for one in behind(stage):
+        names.append(one.name)
+        follower.offer(one, stage)
     assert names == ["colour and edges", "learned features"]
-    session.use(plain_description(session.images, VIEWS))
+    assert len(titles) == len(behind.weights()), "one clock knows all stages"
+    session = ww.Labelling(images, features=VIEWS, labels=tmp_path / "labels.csv")
     session.label({row: "abc"[y[row]] for row in range(9)})
     session.use_best(behind.learned(no_stage))
     assert session.description.name == "colour, edges and learned features"

@@ -53,6 +53,16 @@ def test_dropped_pictures_are_kept_and_the_session_begins_on_them(tmp_path: Path
     assert zone.act("label", {}).body == b"act label"
 
 
+def test_pictures_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    """They were in several folders. One that is dropped again is not another one."""
+    zone = DropZone(tmp_path / "dropped", lambda _: pytest.fail("no session"))
+    for shade in (0, 1, 2, 1):
+        zone.act("drop", {"name": "a.png", "content": picture(shade)})
+    shades = {path.name: Image.open(path).getpixel((0, 0)) for path in zone.folder.iterdir()}
+    assert shades == {"a.png": 0, "a (2).png": 1, "a (3).png": 2}
+    assert json.loads(zone.answer("state").body)["count"] == 3
+
+
 @pytest.mark.parametrize(
     "name", ["../a.png", "/etc/a.png", "a/../../b.png", "", "c:\\a.png", "a\0.png", ".."]
 )

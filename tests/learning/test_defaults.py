@@ -14,7 +14,7 @@ from raising import raises
 from whatwhere.errors import InvalidSetting
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.learning import defaults, trainer
-from whatwhere.learning.defaults import DefaultRules, choose_defaults
+from whatwhere.learning.defaults import DefaultRules, RecordingOptions, choose_defaults
 from whatwhere.learning.trainer import ChosenSettings
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec
@@ -181,3 +181,9 @@ def test_the_line_names_the_input_stage_that_a_person_set() -> None:
     line = chosen.line_for(replace(chosen.recipe, model=none))
     assert line.startswith("Input stage 'none', as you set; ")
     assert "onoff" not in line
+
+
+def test_settings_of_recordings_are_none_of_pictures() -> None:
+    """They would have no influence."""
+    with raises(InvalidSetting, expected="a recording, or none of these settings"):
+        choose_defaults(torch.rand(2, 1, 8, 8), RecordingOptions(rise="1s"))

@@ -4,11 +4,9 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.engines.reference.filter_map
-import whatwhere.learning.algorithm
 from examples import SPECS, filter_problem, random_images, random_latents
 from operators import draw
-from whatwhere.engines import REFERENCE
+from whatwhere.engines import ENGINES, REFERENCE
 from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
@@ -242,15 +240,10 @@ def test_nothing_to_gain_changes_nothing() -> None:
 
 def test_features_are_zero_after_a_reset_epoch(monkeypatch):
     seen = []
-    solve = whatwhere.learning.algorithm.solve
-
-    def watch(engine, problem):
-        seen.append((problem.phase.layer, problem.latents))
-        return solve(engine, problem)
-
-    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", watch)
+    watched = tiny.WatchedEngine(lambda problem, solution: seen.append(problem))
+    monkeypatch.setitem(ENGINES, "reference", watched)
     tiny.train(tiny.recipe(epochs=3), tiny.images(2))
-    first, second, third = (latents for layer, latents in seen if layer == 1)
+    first, second, third = (problem.latents for problem in seen if problem.phase.layer == 1)
     assert first == Latents()
     assert not second.p.any(), "reset_at = (1,): after epoch 1 the features are 0"
     assert third.p.any()
@@ -275,13 +268,9 @@ def upper_layer_alone():
 
 def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monkeypatch):
     start, recipe = upper_layer_alone()
-    solve, seen = whatwhere.learning.algorithm.solve, []
-
-    def spy(engine, problem):
-        seen.append(problem)
-        return solve(engine, problem)
-
-    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", spy)
+    seen = []
+    watched = tiny.WatchedEngine(lambda problem, solution: seen.append(problem))
+    monkeypatch.setitem(ENGINES, "reference", watched)
     tiny.train(recipe, tiny.images(), start=start)
     one, two = Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(1, 2))
     assert [problem.phase for problem in seen] == [one, two] * 3 + [two] * 3, (

@@ -8,12 +8,11 @@ import torch
 from rich.console import Console
 
 import tiny_training as tiny
-import whatwhere.engines.reference.filter_map
 import whatwhere.learning.algorithm
 import whatwhere.learning.reports
 import whatwhere.learning.trainer
 from raising import Containing, raises
-from whatwhere.engines import REFERENCE
+from whatwhere.engines import ENGINES, REFERENCE
 from whatwhere.engines.compiled import COMPILED
 from whatwhere.learning import (
     BatchReport,
@@ -98,17 +97,15 @@ def reference():
 
 def spoil(monkeypatch, call: int, **changes):
     """Make one call of inference return other statistics."""
-    solve = whatwhere.learning.algorithm.solve
     calls = iter(range(1, 1000))
 
-    def spoiled(*arguments):
-        solution = solve(*arguments)
+    def spoiled(problem, solution):
         if next(calls) != call:
-            return solution
+            return None
         stats = {name: getattr(solution.stats, name) * factor for name, factor in changes.items()}
         return replace(solution, stats=replace(solution.stats, **stats))
 
-    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", spoiled)
+    monkeypatch.setitem(ENGINES, "reference", tiny.WatchedEngine(spoiled))
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e4])
@@ -126,12 +123,12 @@ def test_an_unusable_cost_stops_training_and_keeps_the_checkpoint(
 
 
 def test_sums_that_are_not_finite_do_not_pass_for_a_filter_that_has_converged(monkeypatch):
-    batch_sum = whatwhere.engines.reference.filter_map.filter_gradient
-    monkeypatch.setattr(
-        whatwhere.engines.reference.filter_map,
-        "filter_gradient",
-        lambda *a: batch_sum(*a).fill_(float("inf")),
-    )
+    def infinite(linear_map):
+        adjoint = linear_map.adjoint
+        linear_map.adjoint = lambda e: adjoint(e).fill_(float("inf"))
+        return linear_map
+
+    monkeypatch.setitem(ENGINES, "reference", tiny.WatchedEngine(filter_map=infinite))
     problem = Containing("the sums for the filter update have NaN")
     with raises(TrainingDiverged, layer=1, epoch=1, problem=problem):
         tiny.train(tiny.recipe(), tiny.images())

@@ -18,10 +18,9 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.engines.reference.filter_map
-import whatwhere.learning.algorithm
 import whatwhere.learning.latent_store
 from raising import raises
+from whatwhere.engines import ENGINES
 from whatwhere.engines.base import UnsupportedProblem
 from whatwhere.errors import EmptySet, InvalidSetting, NotFinite, RunError, UnknownEngine
 from whatwhere.inference import infer
@@ -91,12 +90,8 @@ def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_p
 
 def test_the_history_is_what_the_last_step_of_inference_measured(monkeypatch):
     ends = []
-    solve = whatwhere.learning.algorithm.solve
-    monkeypatch.setattr(
-        whatwhere.learning.algorithm,
-        "solve",
-        lambda *a: (ends.append(solution := solve(*a)), solution)[1],
-    )
+    watched = tiny.WatchedEngine(lambda problem, solution: ends.append(solution))
+    monkeypatch.setitem(ENGINES, "reference", watched)
     run = tiny.train(replace(tiny.recipe(epochs=1)), tiny.images())
     first = ends[:3]  # three batches of layer 1
     assert run.history[0].reconstruction == pytest.approx(
@@ -149,10 +144,8 @@ def test_resuming_a_finished_run_changes_nothing(reference, tmp_path):
 
 
 def test_the_history_reports_how_long_the_filters_took(reference, monkeypatch):
-    update = whatwhere.learning.algorithm.solve_filters
-    monkeypatch.setattr(
-        whatwhere.learning.algorithm, "solve_filters", lambda *a: (time.sleep(0.2), update(*a))[1]
-    )
+    watched = tiny.WatchedEngine(filter_map=lambda linear_map: (time.sleep(0.07), linear_map)[1])
+    monkeypatch.setitem(ENGINES, "reference", watched)  # three batches
     slow = tiny.train(tiny.recipe(), tiny.images())
     assert all(0 < epoch.filter_seconds < epoch.seconds for epoch in reference.history)
     assert all(0.2 < epoch.filter_seconds < epoch.seconds for epoch in slow.history)

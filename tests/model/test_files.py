@@ -198,8 +198,12 @@ def test_a_hostile_spec_raises_a_clear_error(name: str, tmp_path: Path) -> None:
     "dtype", [torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.complex64]
 )
 def test_filters_of_another_type_raise_an_error(dtype: torch.dtype, tmp_path: Path) -> None:
+    try:
+        path = saved_with(tmp_path, ONE_LAYER, torch.zeros(1, 3, 5, 5).to(dtype))
+    except KeyError:
+        pytest.skip("this safetensors writes no complex numbers")
     with raises(UnusableRunFile, kind="model file"):
-        ww.load(saved_with(tmp_path, ONE_LAYER, torch.zeros(1, 3, 5, 5).to(dtype)))
+        ww.load(path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

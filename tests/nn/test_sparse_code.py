@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from examples import SPECS, random_images
-from onnx_export import onnx_function
+from onnx_export import onnx_function, onnx_model
 from raising import Containing, raises
 from whatwhere.errors import ImageError, InvalidSetting, SpecError
 from whatwhere.inference import infer
@@ -150,7 +150,9 @@ def test_it_exports_for_batches_of_any_size(exported: ExportedProgram, count: in
 )
 def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
     x = images(count=3).float()
-    for ours, expected in zip(onnx_function(exported)(x), WhatAndWhere()(x), strict=True):
+    for ours, expected in zip(
+        onnx_function(onnx_model(exported))(x), WhatAndWhere()(x), strict=True
+    ):
         torch.testing.assert_close(ours, expected.detach(), rtol=1e-4, atol=1e-6)
 
 

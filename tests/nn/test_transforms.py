@@ -29,8 +29,6 @@ class ThereAndBack(nn.Module):
 
 
 WINDOWS = {"2": (2,), "3/2/1": (3, 2, 1), "ceil": (2, 2, 0, True)}
-DYNAMIC = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max=99)}}
-
 
 CUDA = pytest.param(
     "cuda",
@@ -81,9 +79,12 @@ class Exported(ThereAndBack):
 
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
-    """The layers with a dynamic batch, height and width."""
+    """The layers with a dynamic batch, height and width. Made here: `Dim` imports much."""
+    if torch.__version__ < "2.11":
+        pytest.skip("the exporter of torch 2.8 proves no bounds of such sizes")
+    dynamic = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max=99)}}
     return torch.export.export(
-        Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC
+        Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=dynamic
     )
 
 
@@ -96,7 +97,7 @@ def test_exports_with_dynamic_batch_height_and_width(exported: ExportedProgram) 
 
 
 def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
-    run, module = onnx_function(exported), Exported().eval()
+    run, module = onnx_function(onnx_model(exported)), Exported().eval()
     for size in ((2, 3, 9, 11), (5, 3, 14, 7)):
         z = torch.randn(size)
         for ours, expected in zip(run(z), module(z), strict=True):
@@ -154,10 +155,10 @@ def test_an_onnx_pooling_of_pairs_has_at_most_thirty_nodes() -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     layer, z = GaussianPool2d(2), torch.randn(2, 3, 8, 8)
     exported = torch.export.export(layer, (z,), dynamic_shapes={"input": {0: Dim("n")}})
-    graph = onnx.load_model_from_string(onnx_model(exported)).graph
-    assert len(graph.node) <= 30
+    model = onnx_model(exported)
+    assert len(onnx.load_model_from_string(model).graph.node) <= 30
     z = torch.randn(5, 3, 8, 8)
-    torch.testing.assert_close(onnx_function(exported)(z)[0], layer(z), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(onnx_function(model)(z)[0], layer(z), rtol=1e-5, atol=1e-5)
 
 
 @devices

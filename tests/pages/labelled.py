@@ -101,6 +101,15 @@ def until_said(opened: Opened, shown: LabelPage, count: int) -> None:
     opened.settle()
 
 
+def take_all_back(shown: LabelPage) -> None:
+    """Take all labels of a page back, and wait until everything follows."""
+    assert shown.session is not None
+    while shown.session.labels.history:
+        shown.act("undo", {})
+    with shown.lock:
+        shown.follower.settle()
+
+
 def settle_letters(opened: Opened) -> None:
     """Wait until a letter has turned out to be alone, a shortcut, and what it does is done."""
     opened.tab.locator("body:not([data-letter-waits])").wait_for()

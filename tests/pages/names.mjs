@@ -1,7 +1,7 @@
 // Names of classes that are nearly the same.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { edits, nearDouble } from "../../src/whatwhere/html/assets/label_names.js";
+import { edits, marksOf, nearDouble } from "../../src/whatwhere/html/assets/label_names.js";
 
 test("edits are counted", () => {
   for (const [a, b, count] of [["", "", 0], ["tulip", "tulip", 0], ["tulip", "tuilp", 1], ["tulip", "tulips", 1], ["abc", "", 3], ["kitten", "sitting", 3]]) {
@@ -17,4 +17,12 @@ test("a near double is asked about, and nothing else", () => {
   assert.equal(nearDouble("rose", classes), "Rose");
   assert.equal(nearDouble("sunflwoers", classes), "sunflower");
   for (const name of ["tulip", "class 2", "nose", "daisy", "dandelion", ""]) assert.equal(nearDouble(name, classes), null, name);
+});
+
+test("marks of names differ where letters allow it", () => {
+  const marks = (/** @type {string[]} */ ...names) => [...marksOf(names).values()];
+  assert.deepEqual(marks("Peach", "Pepper Yellow", "Pear", "Pearl"), ["Pe", "PY", "Pr", "Pl"]);
+  assert.deepEqual(marks("class 10", "class 11", "class 12"), ["cl", "c1", "c2"]);
+  assert.deepEqual(marks("Äpfel", "Äpfel rot", "日本", "🍎🍏x"), ["Äp", "Är", "日本", "🍎🍏"]);
+  assert.deepEqual(marks("a", "aa"), ["a", "aa"]);
 });

@@ -73,7 +73,8 @@ def gallery_page(
         else:
             gallery.small[number] = gallery.small[number - 1]
     threshold = Threshold(1.0, 0.05, (0.0, 0.1))
-    facts = PageFacts(threshold, normal, "learned from 9 pictures", "rates", str(file.parent))
+    words = ("learned from 9 pictures", "rates", str(file.parent))
+    facts = PageFacts(threshold, normal, *words, score_command="whatwhere anomaly score new it")
     file.write_text(gallery.page(rows, facts), encoding="utf-8")
     return file
 

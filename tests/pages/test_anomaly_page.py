@@ -89,9 +89,13 @@ def test_moving_the_threshold_counts_shown_and_normal_pictures(shown: Opened) ->
     scores = np.linspace(3, -3, 31)[:30]
     assert threshold > 1
     assert shown.text("#title").startswith(f"{(scores > threshold).sum()} of 30")
-    assert f"{(threshold < NORMAL).sum()} of the 40 normal pictures" in shown.text("#counts")
+    above = (threshold < NORMAL).sum()
+    assert f"{above} of the 40 normal pictures" in shown.text("#counts")
+    command = shown.tab.locator("#threshold-command")
+    assert command.inner_text().endswith(f"new it --false-alarms {(above + 1) / 41:.4f}")
     slider.press("Home")
     assert shown.text("#title").startswith("30 of 30")
+    assert command.is_hidden(), "no command makes every normal picture an alarm"
     slider.press("End")
     assert shown.text("#title").startswith("0 of 30")
     assert steps >= 40

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import whatwhere as ww
-from pages.labelled import GivenRows, press, serving, until_said
+from pages.labelled import GivenRows, press, serving, take_all_back, until_said
 from pages.opened import Opened
 from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.html.server import PageServer
@@ -50,8 +50,7 @@ def session(served: Session) -> Session:
     """The page with two classes and without other labels."""
     shown, _ = served
     assert shown.session is not None
-    while shown.session.labels.history:
-        shown.session.undo()
+    take_all_back(shown)
     shown.session.label({0: "one", 1: LONG})
     shown.revision += 1
     return served

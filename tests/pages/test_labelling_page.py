@@ -28,6 +28,7 @@ from pages.labelled import (
     press,
     serving,
     settle_letters,
+    take_all_back,
     until_said,
 )
 from pages.opened import Opened, needs_node
@@ -65,8 +66,7 @@ def shared_tab(browser: Any, served: Session) -> Iterator[Opened]:
 def tab(shared_tab: Opened, served: Session) -> Iterator[Opened]:
     """The tab that tests share, opened again on a session without labels."""
     _, shown, _ = served
-    while shown.session.labels.history:
-        shown.session.undo()
+    take_all_back(shown)
     shown.revision += 1
     shared_tab.reopen()
     yield shared_tab
@@ -1316,8 +1316,8 @@ def wait_for_threads(shown: LabelPage) -> None:
             thread.join()
     assert shown.session is not None, shown.waiting
     with shown.lock:
-        shown.follower.wait()
-        assert not shown.follower.is_behind
+        shown.follower.settle()
+        assert shown.follower.is_settled
 
 
 def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
@@ -1389,8 +1389,7 @@ def test_every_control_has_a_name_and_a_visible_focus(tab: Opened, served: Sessi
 @pytest.mark.browser
 def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: Session) -> None:
     _, shown, server = served
-    while shown.session.labels.history:
-        shown.session.undo()
+    take_all_back(shown)
     size = {"width": 390, "height": 844}
     with Opened(browser, server.url, viewport=size, has_touch=True, is_mobile=True) as opened:
         assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 390

@@ -9,8 +9,15 @@ import torch
 
 import whatwhere as ww
 from pages.opened import Opened
+from raising import raises
+from tiny_run import whatwhere
 from whatwhere.model.events import Events
-from whatwhere.signals.page import PageSettings, RecordingTooLong, recording_page
+from whatwhere.signals.page import (
+    PageSettings,
+    RecordingTooLong,
+    SeveralSignals,
+    recording_page,
+)
 
 pytestmark = pytest.mark.browser
 TIMES = [100.0, 240.0, 250.25, 400.0]
@@ -104,3 +111,13 @@ def test_a_recording_that_is_too_long_for_a_page() -> None:
     with pytest.raises(RecordingTooLong) as raised:
         recording_page(model, signals, events, PageSettings(most=500))
     assert (raised.value.values, raised.value.most) == (600, 500)
+
+
+def test_several_signals_have_no_page(tmp_path: Path) -> None:
+    """A page shows one, and would save the events of one. The command says so before the work."""
+    np.save(tmp_path / "three.npy", np.zeros((3, 1, 300), np.float32))
+    ww.save(ww.DeconvNet(ww.ModelSpec.signals(2, 16)), tmp_path / "model.safetensors")
+    words = ("--rate", 1000, "--out", tmp_path / "e.csv", "--page", tmp_path / "e.html")
+    with raises(SeveralSignals, count=3):
+        whatwhere("events", tmp_path / "three.npy", tmp_path / "model.safetensors", *words)
+    assert not (tmp_path / "e.csv").exists()

@@ -1,7 +1,7 @@
 """The trained denoiser: its products against a convolution, its tiles, its guarantees."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from whatwhere.errors import SpecError
 from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
 from whatwhere.restoration.denoiser import (
     BLOCK,
+    Denoiser,
     from_blocks,
     grid_places,
     overlap_add,
@@ -276,3 +277,22 @@ def test_progress_counts_both_passes_of_a_plane_as_one(sigma: float, passes: int
     tiles = 4 * passes
     assert len(done) == tiles + (passes == 1)
     assert done[:4] == [64 * 64 // 2] * 4
+
+
+@dataclass(frozen=True)
+class Listening(Denoiser):
+    """A denoiser that returns what it is given, and remembers the levels of the noise."""
+
+    seen: list[float] = field(default_factory=list)
+
+    def denoise(self, plane: torch.Tensor, noise: float, *settings: object) -> torch.Tensor:
+        self.seen.append(noise)
+        return plane
+
+
+def test_strong_noise_does_not_press_a_picture_together() -> None:
+    """The denoiser has learned σ = 0.2 of the range: a picture with so much keeps its contrast."""
+    model = Listening(**vars(DENOISER))
+    ramp = torch.linspace(0, 1, 64).expand(64, 64)
+    denoise(noisy(ramp, 0.2)[None, None], model, 0.2)
+    assert max(model.seen) > 0.14  # with eight standard deviations from black to white: 0.125

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from pictures_to_restore import discs, error, noisy
-from whatwhere.errors import SpecError
+from raising import raises
+from whatwhere.errors import InvalidSetting, SpecError
 from whatwhere.restoration import (
     RestorationSpec,
     denoise,
@@ -112,7 +113,7 @@ def test_what_a_dictionary_cannot_do() -> None:
     for model, spec in ((load_denoiser(), LEARN), (load_dictionary(), None)):
         with pytest.raises(SpecError, match="A dictionary cannot inpaint"):
             inpaint(image, known, model, spec=spec)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match=r"\[4, 9\] as the model; expected atoms \[M, K, K\]"):
+    with raises(InvalidSetting, given="a tensor [4, 9] as the model"):
         denoise(image, torch.rand(4, 9), 0.1)
 
 

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 import whatwhere as ww
 from pictures_to_restore import blurred, discs, error
+from raising import Containing, raises
 from whatwhere.app import app
-from whatwhere.errors import ImageError, SpecError, UnusableRunFile
+from whatwhere.errors import InvalidImages, InvalidSetting, UnusableRunFile
 from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
 from whatwhere.restoration.figures import draw_noise
 from whatwhere.restoration.noise import counts_noise, read_noise, read_noise_text
@@ -93,7 +94,7 @@ def test_a_picture_that_is_too_small_to_tell_stays() -> None:
         assert estimate_noise((stroke + 0.04 * white).clamp(0, 1)[None]).is_zero
 
 
-@pytest.mark.parametrize("side", [32, 48, 64, 128])
+@pytest.mark.parametrize("side", [36, 48, 64, 128])
 def test_small_pictures_of_noise_are_not_underestimated(side: int) -> None:
     random = torch.Generator().manual_seed(side)
     found = [
@@ -219,9 +220,9 @@ def test_pictures_that_were_taken_alike_have_one_estimate() -> None:
     # sizes may differ, channels may not; the result does not depend on the order
     some = [pictures[0][None, :40], *(picture[None] for picture in pictures[1:])]
     assert estimate_noise(some).gain == pytest.approx(estimate_noise(some[::-1]).gain, rel=1e-9)
-    with pytest.raises(ImageError, match="all of as many channels"):
+    with raises(InvalidImages, given="pictures of shapes [[1, 64, 64], [3, 64, 64]]"):
         estimate_noise([torch.rand(1, 64, 64), torch.rand(3, 64, 64)])
-    with pytest.raises(ImageError, match="at least one"):
+    with raises(InvalidImages, given="pictures of shapes []"):
         estimate_noise([])
 
 
@@ -274,7 +275,7 @@ def test_noise_is_drawn_as_variance_against_brightness() -> None:
         assert variance == pytest.approx(noise.variance_at(x))
     offsets = np.asarray(axes.collections[0].get_offsets())
     assert offsets == pytest.approx(np.array(noise.points)[:, :2])
-    with pytest.raises(SpecError, match="without the points"):
+    with raises(InvalidSetting, given=Containing("without the points")):
         draw_noise(NoiseEstimate(sigma=0.1))
 
 
@@ -283,7 +284,7 @@ def test_noise_is_given_in_many_ways() -> None:
     assert read_noise_text("0.1,0.2,-0.3") == (0.1, 0.2, -0.3)
     assert read_noise_text("0.1") == 0.1
     for wrong in ("0.1,x", "abc", "-0.1", "0,1"):
-        with pytest.raises(SpecError, match=f"Got --noise {wrong}; .* that --keep-noise wrote"):
+        with raises(InvalidSetting, given=f"--noise {wrong}"):
             read_noise_text(wrong)
 
 
@@ -291,7 +292,7 @@ def test_poisson_means_one_step_of_the_values() -> None:
     counts = torch.poisson(torch.full((1, 40, 40), 30.0))
     assert counts_noise(counts).gain == 1
     assert counts_noise(counts / 255).gain == pytest.approx(1 / 255, rel=1e-4)
-    with pytest.raises(SpecError, match="no counts"):
+    with raises(InvalidSetting, given=Containing("no counts")):
         counts_noise(torch.rand(1, 40, 40))
 
 

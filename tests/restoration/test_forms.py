@@ -9,7 +9,8 @@ from PIL import Image
 
 import whatwhere as ww
 from pictures_to_restore import discs, noisy
-from whatwhere.errors import ImageError
+from raising import raises
+from whatwhere.errors import ImageError, InvalidImages
 from whatwhere.restoration import RestorationSpec, denoise, inpaint
 from whatwhere.restoration.forms import open_form
 
@@ -177,7 +178,7 @@ def test_masks_of_several_pictures(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.stack(listed), expected[:, 0], atol=1e-5)
     same = inpaint(list(given[:, 0]), KNOWN, spec=QUICK)
     np.testing.assert_allclose(same[0], expected[0, 0], atol=1e-5)
-    with pytest.raises(ImageError, match="2 masks for 3 pictures"):
+    with raises(InvalidImages, given="2 masks for 3 pictures"):
         inpaint(list(given[:, 0]), list(masks[:2]), spec=QUICK)
     Image.fromarray((255 * given[0, 0].clip(0, 1)).astype(np.uint8)).save(tmp_path / "a.png")
     images = ww.data.load(tmp_path / "a.png")
@@ -189,3 +190,13 @@ def test_masks_of_several_pictures(tmp_path: Path) -> None:
 def test_other_things_are_errors(bad: object) -> None:
     with pytest.raises((ImageError, ww.errors.WhatwhereError)):
         open_form(bad)
+
+
+def test_three_pages_of_a_file_are_no_colours(tmp_path: Path) -> None:
+    pages = given_as((3, 32, 40), "uint8")
+    first, *others = map(Image.fromarray, pages)
+    first.save(tmp_path / "film.tif", save_all=True, append_images=others)
+    assert open_form(tmp_path / "film.tif").images.shape == (3, 1, 32, 40)
+    clean = denoise(tmp_path / "film.tif", noise=20.0, spec=QUICK)
+    expected = denoise(list(pages), noise=20.0, spec=QUICK)
+    np.testing.assert_array_equal(clean, np.stack(expected))

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from pictures_to_restore import discs, error, noisy
-from whatwhere.errors import ImageError, SpecError, WhatwhereError
+from raising import raises
+from whatwhere.errors import ImageError, InvalidSetting, WhatwhereError
 from whatwhere.restoration import RestorationSpec, inpaint, load_denoiser
 
 DENOISER = load_denoiser()
@@ -93,5 +94,5 @@ def test_wrong_masks_raise_before_work_starts(monkeypatch: pytest.MonkeyPatch) -
             inpaint(truth, bad, DENOISER, spec=QUICK)
     with pytest.raises(ImageError, match="NaN"):
         inpaint(truth / 0, good, DENOISER, spec=QUICK)  # of known pixels
-    with pytest.raises(SpecError, match="standard deviation"):
+    with raises(InvalidSetting, given={"noise": -1.0}):
         inpaint(truth, good, DENOISER, noise=-1.0)

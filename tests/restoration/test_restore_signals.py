@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import whatwhere as ww
+from raising import raises
 from tiny_run import whatwhere
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import ImageError, InvalidSetting, RunError, SpecError
 from whatwhere.spec import InputSpec
 
 
@@ -95,7 +96,7 @@ def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
         ww.restoration.denoise(clean, ww.DeconvNet(ww.ModelSpec.paper()), 0.1)
     with pytest.raises(ImageError, match=r"expected \[N, 1, T\]"):
         ww.restoration.denoise(clean[0], model, 0.1)
-    with pytest.raises(SpecError, match="noise of counts"):
+    with raises(InvalidSetting, given="noise of counts for signals"):
         ww.restoration.denoise(clean, model, "poisson")
 
 

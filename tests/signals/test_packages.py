@@ -136,7 +136,7 @@ def test_a_time_series_of_nwb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("suffix", "module"),
-    [(".hea", "wfdb"), (".mseed", "obspy"), (".nwb", "pynwb"), (".mat", "scipy.io")],
+    [(".hea", "wfdb"), (".mseed", "obspy"), (".nwb", "pynwb")],
 )
 def test_a_package_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, module: str

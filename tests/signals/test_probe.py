@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from whatwhere.errors import WhatwhereError
 from whatwhere.signals.probe import ProbeSettings, UnusableProbe, groups_of, read_probe
 
 PLACES = [[0.0, 0.0], [0.0, 20.0], [0.0, 40.0]]
@@ -94,3 +95,9 @@ def test_every_channel_is_in_one_core_and_groups_see_what_is_near() -> None:
         distance = np.linalg.norm(places[:, None] - places[group.core], axis=2).min(1)
         np.testing.assert_array_equal(group.seen, np.flatnonzero(distance <= settings.reach))
         assert np.ptp(places[group.core], axis=0).max() <= 60, "neighbours"
+
+
+@pytest.mark.parametrize("name", ["none.json", "none.csv"])
+def test_a_probe_that_is_missing_is_an_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(WhatwhereError, match=name):
+        read_probe(tmp_path / name, 3)

@@ -12,9 +12,10 @@ import torch
 from typer.testing import CliRunner
 
 import whatwhere as ww
+from raising import warns
 from tiny_run import whatwhere
 from whatwhere.app import app
-from whatwhere.errors import SpecError
+from whatwhere.errors import OtherRateWarning, SpecError
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
 from whatwhere.signals.settings import NoEvents, choose_settings, find_hum, sample_of
@@ -262,6 +263,8 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     positive = np.abs(shapes()[1]).max()
     assert np.median(events["peak"][events["peak"] < 0]) == pytest.approx(-negative, rel=0.1)
     assert np.median(events["peak"][events["peak"] > 0]) == pytest.approx(positive, rel=0.1)
+    with warns(OtherRateWarning, rate=500.0, learned=1000.0):
+        whatwhere("events", tmp_path / "x.npy", run, "--rate", 500, "--out", tmp_path / "b.csv")
     at = events["seconds"] * RATE
     near = np.abs(at[:, None] - peaks).min(1)
     found = np.abs(at[:, None] - peaks[~inside]).min(0)

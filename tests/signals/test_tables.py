@@ -8,6 +8,8 @@ import pytest
 
 import whatwhere as ww
 from whatwhere.errors import ImageError
+from whatwhere.model.events import Events
+from whatwhere.signals.event_table import read_events
 from whatwhere.signals.files import encode
 from whatwhere.signals.tables import UnknownTimeUnit, read_table, split_unit, time_column
 
@@ -223,3 +225,14 @@ def test_a_table_of_physionet(tmp_path: Path) -> None:
     assert signals.rate == pytest.approx(100)
     assert (signals.channel_names, signals.unit) == (("MLII", "V5"), "mV")
     assert signals.shape == (2, 1, 200)
+
+
+def test_channels_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Otherwise events of the second would be read as those of the first."""
+    lines = [f"0.{n},1.{n},2.{n}" for n in range(9)]
+    signals = ww.data.load(written(tmp_path, "lead,lead,other", *lines))
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.channel_names == ("lead", "lead (2)", "other")
+    row = (0, 1, 0, 5.0, 0.1, 2.0, 1.0, 1, 0.9, False, 0.4, -1, 4.0, 0.1)
+    Events.of([row]).to_csv(tmp_path / "events.csv", channel_names=signals.channel_names)
+    assert read_events(tmp_path / "events.csv", signals.channel_names)["channel"] == [1]

@@ -55,7 +55,7 @@ class NormalObject:
         """Return itself: objects are compared on the CPU, with few pictures at each place."""
         return self
 
-    def maps(self, cells: Cells) -> dict[str, Tensor]:
+    def maps(self, cells: Cells, each: Each = map) -> dict[str, Tensor]:
         """Return the evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         if list(size) != (expected := self.size.tolist()):

@@ -17,6 +17,7 @@ from whatwhere.commands.inputs import SHARD, open_shard
 from whatwhere.commands.old_forms import model_first
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.errors import command as shell_line
+from whatwhere.files import check_distinct
 from whatwhere.spec.checks import Checked, Within
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def fit(
     claim([out], *read, overwrite=overwrite)
     if report is not None:
         check_outside(report, normal, "--report")
+        check_distinct([out, *report_files(report)])
         claim(report_files(report), *read, folder=report, overwrite=overwrite)
     stages = Stages(quiet)
     source = _open_marked(normal, mask, marked)
@@ -474,6 +476,7 @@ def odd(
 
     claim(report_files(out), pictures, _mask_file(mask), folder=out, overwrite=overwrite)
     if detector is not None:
+        check_distinct([detector, *report_files(out)])
         claim([detector], pictures, _mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
     source = open_pictures(pictures, mask=mask)
@@ -562,8 +565,9 @@ def _counted_alike(model: "AnomalyDetector") -> str:
     if alike < USUAL.few_alike:
         return ""
     return (
-        f" Pictures that follow each other have similar scores, so the {count:,} pictures count as"
-        f" about {max(round(count / alike), 1):,} in this interval."
+        f" Pictures that follow each other have similar scores: in this interval, which holds for"
+        f" other parts or places too, the {count:,} pictures count as about"
+        f" {max(round(count / alike), 1):,}."
     )
 
 

@@ -438,7 +438,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         number of threads."""
         check_is_fitted(self, "threshold_")
         with workers() as each:
-            yield from each(self._detect, pictures, pictures.names)
+            if len(pictures) == 1:  # the threads share its places
+                yield self._detect(pictures.read(0), pictures.names[0], each)
+            else:
+                yield from each(self._detect, pictures, pictures.names)
 
     def compared(self, picture: Tensor, anomaly_map: Tensor) -> list[Tensor]:
         """Return the least normal patch of a picture [C, H, W], and the normal patches that are
@@ -761,10 +764,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             aligned=self.aligned,
         )
 
-    def _detect(self, whole: Tensor, name: str) -> Detection:
+    def _detect(self, whole: Tensor, name: str, each: Each = map) -> Detection:
         self.kind_.check(whole, name)
         picture = self._seen(whole)
-        found = [scorer(picture, name) for scorer in self.scorers_]
+        found = [scorer(picture, name, each) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
         joined = join(self.map_ranks_, [one.by_pixel for one in found])

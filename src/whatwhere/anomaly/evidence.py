@@ -32,7 +32,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.filters import QUIET, Cells, around
 
-Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
+Each = Callable[..., Iterable[Any]]  # a map, perhaps in several threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,7 @@ class EvidenceSpec:
     edge_pictures   pictures whose places tell what is usual near a border
     edge_places     places of these pictures, at each distance from the border
     queries         places that are compared at a time, so that their distances fit into a cache
+    parts           of as many places that a thread compares
     groups          groups in which the smallest of many values are searched
     directions      directions in which the surfaces of normal pictures differ most
     """
@@ -144,6 +145,7 @@ class EvidenceSpec:
     edge_pictures: int = 64
     edge_places: int = 1000
     queries: int = 64
+    parts: int = 32
     groups: int = 400
     directions: int = 4
 
@@ -345,7 +347,9 @@ class _NormalPlaces:
         """Return the same places, with their bank on a device."""
         return replace(self, bank=self.bank.to(device))
 
-    def log_nearest_distance(self, descriptions: Tensor, others: Tensor | None = None) -> Tensor:
+    def log_nearest_distance(
+        self, descriptions: Tensor, others: Tensor | None = None, each: Each = map
+    ) -> Tensor:
         """Return the logarithm of the squared distance from the nearest normal places, of
         descriptions [D, n]: [n].
 
@@ -358,17 +362,22 @@ class _NormalPlaces:
             # a place that is infinitely far is never among the nearest ones
             lengths = lengths.where(others.to(device), torch.inf)
             count = int(others.sum())
-        found = []
-        # One buffer for all: to allocate one for each part takes longer than to compute it.
-        buffer = lengths.new_empty(_EVIDENCE.queries, len(lengths))
+        nearest = min(self.nearest, count)
+
+        def squares(some: Tensor) -> Tensor:
+            # One buffer for all: to allocate one for each part takes longer than to compute it.
+            buffer = lengths.new_empty(_EVIDENCE.queries, len(lengths))
+            found = []
+            for x in some.split(_EVIDENCE.queries, 1):
+                # the squared distances less |x|²
+                without_x = buffer[: x.shape[1]]
+                torch.addmm(lengths, x.mT, self.bank, alpha=-2, out=without_x)
+                found.append(x.square().sum(0) + _smallest(without_x, nearest).mean(1))
+            return torch.cat(found)
+
         whitened = self.distribution.whiten(descriptions).to(device)
-        for x in whitened.split(_EVIDENCE.queries, 1):
-            # the squared distances less |x|²
-            without_x = buffer[: x.shape[1]]
-            torch.addmm(lengths, x.mT, self.bank, alpha=-2, out=without_x)
-            nearest = _smallest(without_x, min(self.nearest, count))
-            found.append(x.square().sum(0) + nearest.mean(1))
-        return _log_distance(torch.cat(found).to(descriptions.device))
+        parts = whitened.split(_EVIDENCE.queries * _EVIDENCE.parts, 1)
+        return _log_distance(torch.cat(list(each(squares, parts))).to(descriptions.device))
 
 
 @dataclass(frozen=True)
@@ -404,8 +413,9 @@ class NormalSurface:
         """Return the same surfaces, which compare places on a device."""
         return replace(self, texture=self.texture.on(device), colour=self.colour.on(device))
 
-    def maps(self, cells: Cells) -> dict[str, Tensor]:
-        """Return the evidence of each kind at every cell, [rows, columns]."""
+    def maps(self, cells: Cells, each: Each = map) -> dict[str, Tensor]:
+        """Return the evidence of each kind at every cell, [rows, columns]; `each` is a map of parts
+        of the cells, perhaps in several threads."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
         spots = (_log_peaks(cells) - middle) / spread
@@ -414,7 +424,7 @@ class NormalSurface:
         found = {
             "spots": spots.amax(0) if len(spots) else torch.zeros(size),
             "texture": _by_border(
-                self.texture.log_nearest_distance(_texture_of(cells)), self.edge, cells
+                self.texture.log_nearest_distance(_texture_of(cells), each=each), self.edge, cells
             ),
             "rows": _largest_difference(rows, size[0])[:, None].expand(size),
             "columns": _largest_difference(columns, size[1])[None].expand(size),
@@ -424,7 +434,8 @@ class NormalSurface:
             mean, deviation = self.curves[:, _border_distance(size, cells.search.around)]
             found["curves"] = (cells.curves - mean) / deviation
         if len(cells.colour):
-            found["colour"] = self.colour.log_nearest_distance(_colour_of(cells)).view(size)
+            far = self.colour.log_nearest_distance(_colour_of(cells), each=each)
+            found["colour"] = far.view(size)
         if self.neighbours.edge.numel():
             distance = self.neighbours.log_mahalanobis(cells)
             found["neighbours"] = _by_border(distance, self.neighbours.edge, cells)

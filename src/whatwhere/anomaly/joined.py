@@ -14,9 +14,6 @@ from torch import Tensor
 
 from whatwhere.anomaly.evidence import LEAST
 
-_LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
-_AREAS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)  # shares of the area of normal pictures
-
 
 @dataclass(frozen=True, kw_only=True)
 class RankSpec:
@@ -24,10 +21,14 @@ class RankSpec:
 
     at_once  values whose ranks are computed at a time, so that memory is bounded
     fewest   pixels above the highest bend
+    levels   shares of normal pictures below the bends of the curve
+    areas    shares of the area of normal pictures there
     """
 
     at_once: int = 2**16
     fewest: int = 30
+    levels: tuple[float, ...] = (0.1, 0.5, 0.75, 0.9)
+    areas: tuple[float, ...] = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
 _RANKS = RankSpec()
@@ -44,14 +45,14 @@ class Ranks:
     @classmethod
     def of(cls, normal_scores: Tensor) -> "Ranks":
         """Return the curve of scores [n] of normal pictures."""
-        return cls._with(normal_scores, _LEVELS)
+        return cls._with(normal_scores, _RANKS.levels)
 
     @classmethod
     def of_area(cls, normal_pixels: Tensor) -> "Ranks":
         """Return the curve of values [n] of maps of normal pictures."""
         count = len(normal_pixels)
         return cls._with(
-            normal_pixels, [a for a in _AREAS if a < 0.9 or (1 - a) * count >= _RANKS.fewest]
+            normal_pixels, [a for a in _RANKS.areas if a < 0.9 or (1 - a) * count >= _RANKS.fewest]
         )
 
     @classmethod

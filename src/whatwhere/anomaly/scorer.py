@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -114,12 +114,13 @@ class Scorer:
         detail = self.extract.detail_to_pixels(cells, size)
         return self.extract.to_pixels(by_cell, size) + detail
 
-    def __call__(self, picture: Tensor, name: str) -> _Scored:
-        """Return the evidence on a picture [C, H, W]; its name is for errors."""
+    def __call__(self, picture: Tensor, name: str, each: Each = map) -> _Scored:
+        """Return the evidence on a picture [C, H, W]; its name is for errors, `each` a map of parts
+        of it."""
         cells = self.extract(picture)
         if not cells.known.any():
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
-        evidence, maps = _evidence_of(self.normal, cells, self.kinds)
+        evidence, maps = _evidence_of(self.normal, cells, self.kinds, each)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
         score = float(soft_maximum(what_counts(evidence, self.kinds)))
         pixels = self.by_pixel(maps, cells, picture.shape[1:], score)
@@ -330,10 +331,12 @@ def _cross_evidence(
     return evidence, normal
 
 
-def _evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
+def _evidence_of(
+    normal: NormalSurface | NormalObject, cells: Cells, kinds: Kinds, each: Each = map
+) -> tuple[Tensor, Tensor]:
     """Return the evidence of a picture [k] and of its cells [k, rows, columns], not yet in
     units."""
-    found = normal.maps(cells)
+    found = normal.maps(cells, each)
     maps = torch.stack([found[kind] for kind in kinds])
     return summarise(maps, cells, [kind.quantile for kind in kinds.values()]), maps
 

@@ -48,8 +48,7 @@ class Threshold:
     """A threshold of anomaly scores.
 
     value         pictures with larger scores are anomalies
-    false_alarms  the expected rate of false alarms: the wanted one, or alike / (n + 1) if that is
-                  more
+    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
     interval      the rate lies in this interval with a probability of 95 %; if pictures were left
                   out of the fit, the upper end counts all of them as normal
     alike         number of pictures that count as one, because pictures that follow each other are
@@ -86,7 +85,7 @@ def choose_threshold(
     (interval,) = _intervals(np.array([k]), trimmed, np.array([count + 1 - k]), alike, spec)
     value = float(np.sort(normal)[-k])
     value += spec.rounding * max(1.0, abs(value))
-    return Threshold(value, max(k, alike) / (count + 1), interval, alike)
+    return Threshold(value, k / (count + 1), interval, alike)
 
 
 def _intervals(
@@ -287,9 +286,14 @@ def read_share(text: str, name: str) -> float:
 
 
 def in_percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    return f"{_percent(share)} %"
 
 
 def interval_in_percent(interval: Sequence[float]) -> str:
     low, high = interval
-    return f"{100 * low:.2g} to {100 * high:.2g} %"
+    return f"{_percent(low)} to {_percent(high)} %"
+
+
+def _percent(share: float) -> str:
+    """Two digits; what would be less than 0.01 % is 0."""
+    return f"{100 * share:.2g}" if share >= 1e-4 else "0"

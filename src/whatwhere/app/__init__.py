@@ -1,8 +1,10 @@
 """The program: the commands of every use. torch is imported only when a command runs."""
 
+import io
+import sys
 import warnings
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -60,6 +62,7 @@ def _program(
 def main() -> None:
     """Run a command. An error that a user can fix is printed as one message, without a
     traceback."""
+    print_any_character(sys.stdout, sys.stderr)
     warnings.showwarning = _print_warning
     warnings.simplefilter("always", ConvergenceWarning)  # so that all of them are counted
     try:
@@ -79,6 +82,13 @@ def main() -> None:
         raise SystemExit(2) from None
     finally:
         _count_unconverged()
+
+
+def print_any_character(*streams: TextIO) -> None:
+    """Print what the encoding of a terminal lacks, such as λ in Latin-1, by its number."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 _WARNED: set[str] = set()

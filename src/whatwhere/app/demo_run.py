@@ -40,7 +40,7 @@ _FILES = (*_RUN_FILES, _RESULT, REPORT, _EXPLORER)
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """How much the demo learns, measures and shows.
+    """How much the demo learns, measures and shows, and by which engine.
 
     learned       images that each layer learns from in a stream
     labels        labels of each class, for the graph
@@ -51,6 +51,7 @@ class DemoSettings:
     explored      examples in the explorer
     code_steps    steps of inference for the codes of these examples
     shown         reconstructed digits in the report
+    engine        the engine of all inference, by name
     """
 
     learned: int = 2_000
@@ -61,6 +62,7 @@ class DemoSettings:
     explored: int = 250
     code_steps: int = ExplorerSettings.code_steps
     shown: int = 24
+    engine: str = "auto"
 
 
 _USUAL = DemoSettings()
@@ -120,7 +122,6 @@ def run_demo(
     folder: Path,
     stage: Stage,
     *,
-    engine: str = "auto",
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
     settings: DemoSettings = _USUAL,
@@ -133,7 +134,7 @@ def run_demo(
     was.
 
     images      images for training and for the test, with labels; by default the embedded digits
-    settings    how much is learned, measured and shown
+    settings    how much is learned, measured and shown, and by which engine
     """
     start = time.monotonic()
     claim([folder / file for file in _FILES], folder=folder, overwrite=overwrite)
@@ -142,24 +143,24 @@ def run_demo(
     y = _labels(training)
     y_test = _labels(test)
     with tempfile.TemporaryDirectory() as workplace:
-        run = learn(recipe, training, Path(workplace) / "run", stage, engine, settings)
+        run = learn(recipe, training, Path(workplace) / "run", stage, settings)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in _RUN_FILES}
     learned = time.monotonic() - start
     scores: list[SvmErrors] = []
-    for name, x, x_test in _descriptions(run, training, test, engine, stage):
+    for name, x, x_test in _descriptions(run, training, test, settings.engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             best, _ = protocol.choose(x, y, progress=advance)
             tested = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm)
             scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
             advance(1)
-    few = _few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage, settings)
+    few = _few_label_scores(run, training, (x, x_test), (y, y_test), stage, settings)
     with stage("the explorer: inferring examples", min(settings.explored, len(test))) as advance:
         made = Explorer(
             run.model,
             recipe,
             test,
             name="the demo",
-            engine=engine,
+            engine=settings.engine,
             learned_from=training.name,
             settings=ExplorerSettings(examples=settings.explored, code_steps=settings.code_steps),
         )
@@ -185,14 +186,13 @@ def learn(
     images: Images,
     folder: Path,
     stage: Stage,
-    engine: str,
     settings: DemoSettings = _USUAL,
 ) -> TrainedRun:
     """Train all layers in a stream."""
     depth = recipe.model.depth
     count = min(settings.learned, len(images))
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
-        options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
+        options = TrainingOptions(engine=settings.engine, device="cpu", checkpoint_every=0)
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
         return train(
             images, recipe, folder, image_count=count, options=options, callbacks=callbacks
@@ -224,7 +224,6 @@ def _few_label_scores(
     training: Images,
     rows: tuple[Matrix, Matrix],
     labels: tuple[np.ndarray, np.ndarray],
-    engine: str,
     stage: Stage,
     settings: DemoSettings,
 ) -> list[FewLabelErrors]:
@@ -242,7 +241,7 @@ def _few_label_scores(
             training.subset(chosen),
             run.recipe,
             described=rows[0][chosen],
-            engine=engine,
+            engine=settings.engine,
             progress=advance,
         )
     z, z_test = (metric(part).numpy() for part in rows)

@@ -30,7 +30,7 @@ class SupportSettings(Checked):
 
     power: NonNegative = 2.0
     pairs: Count = 20_000
-    block: Count = 1 << 14
+    block: Count = 1 << 12
 
 
 _SETTINGS = SupportSettings()

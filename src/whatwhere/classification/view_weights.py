@@ -7,7 +7,7 @@ that it finds when they are held out, which takes at least two labels of a class
 agreement: the share of all pictures to which the view alone gives the same class as all views
 together. A view that says nothing about the classes agrees by chance only. Agreement can be
 measured with one label of each class. Over views of a set of pictures, it correlates with their
-accuracy by 0.60 then, and by 0.71 with three labels a class (benchmarks/labels/results/
+accuracy by 0.58 then, and by 0.70 with three labels a class (benchmarks/labels/results/
 weights_again.txt). The evidence for a view is the share of all labels that it finds, in which
 agreement counts as some. Its weight is a power of its odds, evidence / (1 - evidence), as in a vote
 of experts: a view that is nearly always right decides among others that are often wrong, while

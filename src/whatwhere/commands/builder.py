@@ -392,6 +392,10 @@ class _SuggestingCommand(TyperCommand):
     examples: Sequence[str] = ()
     old: Sequence[OldForm] = ()
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line: what is required stands without braces."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         grammar = Grammar(
             command=ctx.command_path.split()[1:],

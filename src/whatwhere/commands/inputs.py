@@ -1,5 +1,6 @@
 """What commands read: a run folder or a model file, images by name or path."""
 
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,14 @@ import typer
 
 import whatwhere as ww
 from whatwhere.commands.builder import Settings
-from whatwhere.errors import InvalidSetting, RunError, plural, printable
+from whatwhere.errors import (
+    InvalidSetting,
+    OtherRateWarning,
+    RunError,
+    plural,
+    printable,
+    warn,
+)
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from whatwhere.learning.run_folder import Notes
 
 EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
+_SAME_RATE = 0.01  # by which rates may differ, relative: clocks of devices are not exact
 SHARD = (Sharding, "shard")  # for every command that processes pictures one by one
 
 
@@ -176,8 +185,11 @@ def read_recording(run: Path, source: str, options: ImageInput) -> "ww.data.Sign
     """Return a recording, or the part of it that was asked for, with its rate: the given one, the
     file's, or the run's."""
     signals = cast("ww.data.Signals", ww.data.load(source, signals=True, rate=options.rate))
+    learned = notes_of(run).get("rate")
     if signals.rate is None:
-        signals = signals.with_rate(notes_of(run).get("rate"))
+        signals = signals.with_rate(learned)
+    elif learned and not math.isclose(signals.rate, learned, rel_tol=_SAME_RATE):
+        warn(OtherRateWarning(signals.name, signals.rate, learned))
     return options.part_of(signals)
 
 

@@ -55,7 +55,7 @@ def assemble(
     """Return a page with its data. Its content policy allows only its own script, its own style and
     `sources`.
 
-    template  an HTML file with places for the parts
+    template  an HTML file with places for the parts; `head.html` has what all heads share
     entry     the module next to the template that the script begins with
     sources   the rest of the policy
     more      further values by the ids of the elements that hold them
@@ -70,6 +70,7 @@ def assemble(
         for id, v in (("data", data), *more.items())
     ]
     parts = {
+        "head": (ASSETS / "head.html").read_text(encoding="utf-8").rstrip(),
         "security": (
             f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">'
         ),

@@ -22,11 +22,19 @@ class Candidate(NamedTuple):
         return cls(description, Neighbourhood(description.rows, views=description.columns))
 
 
-def candidates(plain: Candidate, learned: Description) -> list[Candidate]:
+def candidates(
+    plain: Candidate, learned: Description, progress: Callable[[int], object] = no_op
+) -> list[Candidate]:
     """Return the descriptions between which labels choose: views and learned features side by side,
-    which is usually best and therefore comes first, and each alone."""
-    joined = joined_description(plain.description, learned)
-    return [Candidate.of(joined), Candidate.of(learned), plain]
+    which is usually best and therefore comes first, and each alone.
+
+    progress  called with 1 after each of the two graphs that are made
+    """
+    made = []
+    for description in (joined_description(plain.description, learned), learned):
+        made.append(Candidate.of(description))
+        progress(1)
+    return [*made, plain]
 
 
 @dataclass(frozen=True)

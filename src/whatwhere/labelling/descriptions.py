@@ -126,12 +126,14 @@ class BehindSettings:
     sets of benchmarks/labels. It tells how long stages take that have not begun.
 
     plain     describe all pictures by views
+    compare   find the neighbours of all pictures by one description
     learn     learn features
     metric    learn which differences do not matter
     describe  describe all pictures by learned features
     """
 
     plain: float = 1.0
+    compare: float = 1.0
     learn: float = 20.0
     metric: float = 6.0
     describe: float = 4.0
@@ -165,9 +167,9 @@ class Behind:
         usual = self.settings
         kept = None if self.labels is None else self.labels.with_suffix(".run")
         must_learn = self.run is None and (kept is None or not is_finished(kept))
-        stages = [usual.plain] if self._has_share else []
+        stages = [usual.plain, usual.compare] if self._has_share else []
         stages += [usual.learn] if must_learn else []
-        return [*stages, usual.metric, usual.describe]
+        return [*stages, usual.metric, usual.describe, 2 * usual.compare]
 
     def __call__(self, stage: Stage) -> Iterator[Description]:
         """Yield each description once it is made."""

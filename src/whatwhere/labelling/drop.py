@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 from whatwhere.errors import ImageError, WhatwhereError, plural
@@ -33,6 +34,13 @@ def place_in(folder: Path, name: str) -> Path:
     if not parts or not is_safe or any(letter in name for letter in '\\:*?"<>|'):
         raise UnsafeName(name)
     return folder.joinpath(*parts)
+
+
+def _own_place(place: Path, content: bytes) -> Path:
+    """Return the place of a picture, with a number if another one is there: a page does not say
+    from which folder a picture was dropped. The same picture has the same place."""
+    numbered = (place if n == 1 else place.with_stem(f"{place.stem} ({n})") for n in count(1))
+    return next(one for one in numbered if not one.exists() or one.read_bytes() == content)
 
 
 class DropZone:
@@ -80,8 +88,10 @@ class DropZone:
         place = place_in(self.folder, name)
         with disk_errors(f"writing {place}", "free some disk space"):
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(place, content)
-        self._count += 1
+            place = _own_place(place, content)
+            if not place.exists():
+                write_atomic(place, content)
+                self._count += 1
 
     def _begin(self) -> None:
         if self._count < 2:

@@ -1,8 +1,8 @@
 """Let all pictures follow the labels in a thread, so that a label is answered at once.
 
 What a person waits for comes first: the classes, which spread over the graph with the weights that
-its views have. What may come later follows, in this order: suggestions, other weights of the views,
-the election between descriptions, labels that look wrong, and the table of predictions. All of it
+its views have. What may come later follows, in this order: other weights of the views, suggestions,
+the table of predictions, the election between descriptions, and labels that look wrong. All of it
 takes seconds among many pictures; it pauses often, and classes that follow newer labels are
 computed in such a pause.
 """
@@ -20,6 +20,7 @@ from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import Description, own_features
 from whatwhere.labelling.neighbourhood import Spread
 from whatwhere.labelling.session import Labelling
+from whatwhere.progress import Stage, no_stage
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Follower:
         self._candidates: list[Candidate] = []
         self._now = _Followed(dict(session.said), session.spread, None)
         self._before = self._now
+        self._written: _Followed | None = None
         threading.Thread(target=self._run, name="follower", daemon=True).start()
 
     @property
@@ -119,15 +121,21 @@ class Follower:
         self._counts.labelled += 1
         self._ask()
 
-    def offer(self, description: Description) -> None:
+    def offer(self, description: Description, stage: Stage = no_stage) -> None:
         """Offer another description of the pictures, which is used if it is better: views of all
         pictures replace views of a share; learned features stand for election, alone and next to
-        the views. Their graphs are made in the caller's thread, so that labels do not wait."""
-        if own_features(description) is None:
-            self._plain = Candidate.of(description)
-            offered = [self._plain]
-        else:
-            offered = candidates(self._plain, description)
+        the views. Their graphs are made in the caller's thread, so that labels do not wait.
+
+        stage  shows how far the graphs are
+        """
+        is_plain = own_features(description) is None
+        with stage("comparing the pictures", 1 if is_plain else 2) as advance:
+            if is_plain:
+                self._plain = Candidate.of(description)
+                offered = [self._plain]
+                advance(1)
+            else:
+                offered = candidates(self._plain, description, advance)
         with self._lock:
             self._candidates = offered
             self._ask()
@@ -160,7 +168,7 @@ class Follower:
             trouble = ""
             try:
                 self._pause()
-                self._catch_up(asked)
+                self._catch_up()
             except (WhatwhereError, OSError) as error:  # the page shows it
                 trouble = str(error)
             except Exception:
@@ -208,15 +216,22 @@ class Follower:
             self._tray = [*rows, *earlier][: how.count]
             self._on_news()
 
-    def _catch_up(self, asked: int) -> None:
+    def _catch_up(self) -> None:
         """Do what may be late."""
         said = self._now.said
         self.session.weigh(said, self._pause)
         self._refine()
+        self._write()
         self._elect(said)
+        self._write()
         self.suspects = self.session.suspects()
-        if self._counts.asked == asked:
-            self.session.write_predictions(self._now.said)
+
+    def _write(self) -> None:
+        """Write the table of predictions, unless newer labels wait, or it was written."""
+        now = self._now
+        if not self.is_behind and self._written is not now:
+            self.session.write_predictions(now.said)
+            self._written = now
 
     def _refine(self, cause: str = "") -> None:
         """Let classes and suggestions follow all that the labels say.

@@ -154,7 +154,7 @@ class LabelPage:
         torch.set_num_threads(self.threads)  # whatever the threads of the page have
         try:
             for description in behind(self._behind_stage):
-                self.follower.offer(description)
+                self.follower.offer(description, self._behind_stage)
         except (WhatwhereError, OSError) as error:
             self.behind_words = f"No model was learned, so colours and edges stay: {error}"
         else:

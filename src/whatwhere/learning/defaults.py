@@ -11,7 +11,7 @@ images of a random order; this takes a minute on two cores. docs/explanation/def
 each choice was made. Waveforms start as pieces of the signals.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images, load
-from whatwhere.errors import listed, plural
+from whatwhere.errors import InvalidSetting, listed, plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.model import DeconvNet
@@ -117,6 +117,11 @@ class RecordingOptions:
     louder: str | int | None = None
     probe: str | Path | None = None
 
+    @property
+    def asked(self) -> list[str]:
+        """The names of what is asked."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
     def __post_init__(self) -> None:
         given = [name for name in ("length", "rise", "louder") if getattr(self, name) is not None]
         others = [name for name in ("waveforms", "rise", "louder") if getattr(self, name)]
@@ -166,6 +171,9 @@ def choose_defaults(
         images = recording
     if isinstance(images, OwnSettings):
         return images.choose_defaults(options)
+    if options.asked:
+        given = f"settings of recordings ({listed(options.asked)}) for pictures"
+        raise InvalidSetting(given, "a recording, or none of these settings")
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = _pictures_recipe(sample, rules)
     most = max(1, rules.values // sample[0].numel())

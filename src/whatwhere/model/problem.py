@@ -140,12 +140,11 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
     if depth > len(model.regions) or (latents.p is not None and depth == 0):
         given = f"latents with pooling variables of {plural(depth, 'layer')}"
         raise InvalidImages(given, f"{len(model.regions)}, as the model has")
-    for k, (theta, regions) in enumerate(
-        zip(latents.pooling_params, model.regions, strict=False), start=1
-    ):
+    for k, theta in enumerate(latents.pooling_params):
+        regions = model.regions[k]
         for tensor in (theta.mu, theta.gamma):
             shape = (images, len(regions.axes), *regions.grid)
-            _check(f"pooling variables of layer {k}", tensor, [shape], model)
+            _check(f"pooling variables of layer {k + 1}", tensor, [shape], model)
     if latents.p is not None:
         grid = model.regions[depth - 1].grid
         _check(f"features of layer {depth}", latents.p, [(images, *grid)], model)

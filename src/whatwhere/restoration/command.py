@@ -20,6 +20,7 @@ from whatwhere.spec.execution import Execution, Shard
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whatwhere.restoration.denoiser import Denoiser
     from whatwhere.restoration.noise import Noise, NoiseEstimate
     from whatwhere.restoration.pictures import Task
 
@@ -215,22 +216,33 @@ def restore(
             f"Cannot restore part {shard} ({shard.origin}) of {printable(paths.source)}: it is not"
             " a folder. Give a folder of pictures, or --shard 1/1."
         )
-    execution = settings.of(Execution)
     if paths.is_recording:
         restore_recording(task, model, paths, overwrite, settings, quiet)
         return []
     from whatwhere.data.pictures import kept_open
 
     with kept_open():
-        return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+        restorer = _open_restorer(task, model, settings.of(Execution))
+        return restore_pictures(task, restorer, paths, overwrite, shard, quiet)
+
+
+def _open_restorer(task: "Task", model: Path | None, execution: Execution) -> "Denoiser | Tensor":
+    """Return the denoiser, or the dictionary if it is asked for."""
+    from whatwhere.engines.devices import choose_device
+    from whatwhere.restoration import load_denoiser, load_dictionary
+
+    if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
+        known = "Leave it out" if task.name == "inpaint" else "Give dictionary, or leave it out"
+        raise SpecError(f"The model {printable(model)} does not work for pictures. {known}.")
+    device = choose_device(execution.device, execution.engine)
+    return load_dictionary() if model else load_denoiser().to(device)
 
 
 def restore_pictures(
     task: "Task",
-    model: Path | None,
+    restorer: "Denoiser | Tensor",
     paths: Paths,
     overwrite: bool,
-    execution: Execution,
     shard: Shard,
     quiet: bool,
 ) -> "list[NoiseEstimate]":
@@ -238,15 +250,8 @@ def restore_pictures(
     the last one's pages if it was estimated."""
     from whatwhere.commands.outputs import Stages
     from whatwhere.data.parts import end_part
-    from whatwhere.engines.devices import choose_device
-    from whatwhere.restoration import load_denoiser, load_dictionary
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
-    if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
-        known = "Leave it out" if task.name == "inpaint" else "Give dictionary, or leave it out"
-        raise SpecError(f"The model {printable(model)} does not work for pictures. {known}.")
-    device = choose_device(execution.device, execution.engine)
-    restorer = load_dictionary() if model else load_denoiser().to(device)
     folder = shard.part_of(paths.out)
     stages = Stages(quiet)
     jobs = plan_jobs(task, restorer, *paths, overwrite, shard)

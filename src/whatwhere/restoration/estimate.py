@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data.arrays import is_one_picture
-from whatwhere.errors import ImageError, plural
+from whatwhere.errors import InvalidImages, plural
 from whatwhere.restoration.camera import CameraSettings, camera_noise
 from whatwhere.restoration.correlation import difference, half_size, width_of
 from whatwhere.restoration.forms import open_form
@@ -197,9 +197,10 @@ def _check_alike(images: Sequence[Tensor]) -> None:
     """Raise an ImageError unless there are pictures, all grey or all of as many channels."""
     shapes = [list(each.shape) for each in images]
     if not shapes or any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes):
-        raise ImageError(
-            f"Got pictures of shapes {shapes[:4]}; expected at least one [C, H, W], all of as many"
-            " channels. Estimate the noise of colour and grey pictures separately."
+        raise InvalidImages(
+            f"pictures of shapes {shapes[:4]}",
+            "at least one [C, H, W], all of as many channels",
+            "Estimate the noise of colour and grey pictures separately.",
         )
 
 

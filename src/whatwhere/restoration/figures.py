@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting
 from whatwhere.figures import style
 from whatwhere.restoration.noise import NoiseEstimate
 
@@ -18,9 +18,9 @@ def draw_noise(noise: NoiseEstimate) -> Figure:
     >>> ww.restoration.figures.draw_noise(noise).savefig("noise.png")
     """
     if not noise.points:
-        raise SpecError(
-            "Got noise without the points that it was fitted to. Expected noise that was estimated"
-            " from pictures of at least 48 × 48 pixels."
+        raise InvalidSetting(
+            "noise without the points that it was fitted to",
+            "noise that was estimated from pictures of at least 48 × 48 pixels",
         )
     brightness, variance, count = zip(*noise.points, strict=True)
     largest = max(count)

@@ -23,7 +23,8 @@ from whatwhere.ops.conjugate_gradient import conjugate_gradient
 class FillSettings:
     """Settings of the rounds that fill gaps.
 
-    last_rounds   rounds with all shifts of the grid; those before correct each other
+    rounds        all rounds
+    last_rounds   those of them with all shifts of the grid; those before correct each other
     early_share   a part of the shifts, one in so many, is used before
     relaxation    factor of every change that the denoiser proposes
     first         standard deviation that is assumed in the first round, where white is 1
@@ -37,6 +38,7 @@ class FillSettings:
     negligible    a squared residual that counts as solved
     """
 
+    rounds: int = 24
     last_rounds: int = 8
     early_share: int = 4
     relaxation: float = 1.7
@@ -59,7 +61,6 @@ def fill_in(
     known: Tensor,
     noise: float,
     shifts: int,
-    rounds: int = 24,
     settings: FillSettings = _DEFAULT,
 ) -> Tensor:
     """Return a picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
@@ -73,9 +74,10 @@ def fill_in(
     x = clean = _continued(_smooth_fill(plane, known), known > 0, settings)
     last = max(noise, settings.last)
     first = 0
-    for k in range(rounds):
-        count = shifts if k >= rounds - settings.last_rounds else shifts // settings.early_share
-        level = settings.first * (last / settings.first) ** (k / max(rounds - 1, 1))
+    for k in range(settings.rounds):
+        is_late = k >= settings.rounds - settings.last_rounds
+        count = shifts if is_late else shifts // settings.early_share
+        level = settings.first * (last / settings.first) ** (k / max(settings.rounds - 1, 1))
         clean = denoise(x, max(noise, level), count, first)
         first += count
         x = torch.where(known > 0, plane, x.lerp(clean, settings.relaxation if k else 1.0))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from whatwhere.data import Images
 from whatwhere.data.images import brightest_of
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, InvalidImages, WrongShape, printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowPicture
@@ -73,9 +73,9 @@ def open_form(given: object) -> Form:
         return _open_tensor(given)
     if isinstance(given, Images):
         return replace(_open_tensor(given[:]), step=step_of(given))
-    raise ImageError(
-        f"Got {type(given).__name__}; expected a path, a Pillow picture, a data set, or an array"
-        f" or a tensor {_LAYOUTS}."
+    raise InvalidImages(
+        type(given).__name__,
+        f"a path, a Pillow picture, a data set, or an array or a tensor {_LAYOUTS}",
     )
 
 
@@ -91,12 +91,19 @@ def _open_file(path: "str | PathLike[str]") -> Form:
     groups = load_groups(Path(path), None, blend=False)
     if len(groups) > 1:
         raise ImageError(f"{printable(path)} has pages of {len(groups)} sizes; expected one.")
-    pixels = np.asarray(groups[0][0].pixels[:])
+    form = open_form(
+        np.asarray(groups[0][0].pixels[:])
+    )  # with all axes: three pages are no colours
+    return replace(form, close=lambda clean: _without_single_axes(form.close(clean)))
+
+
+def _without_single_axes(pixels: np.ndarray) -> np.ndarray:
+    """Return pixels [N, C, H, W] as a person has them: [H, W], [H, W, 3], [N, H, W], …"""
     if pixels.shape[1] == 1:
         pixels = pixels[:, 0]
     elif pixels.shape[1] == 3:
         pixels = pixels.transpose(0, 2, 3, 1)
-    return open_form(pixels[0] if len(pixels) == 1 else pixels)
+    return pixels[0] if len(pixels) == 1 else pixels
 
 
 def _open_pillow(picture: "PillowPicture") -> Form:
@@ -114,7 +121,7 @@ def _open_pillow(picture: "PillowPicture") -> Form:
 def _native(array: np.ndarray) -> np.ndarray:
     """The array in memory order and in this machine's order of bytes, as a type that torch has."""
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise ImageError(f"Got an array of {array.dtype}; expected floats, integers or booleans.")
+        raise InvalidImages(f"an array of {array.dtype}", "floats, integers or booleans")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
@@ -136,9 +143,9 @@ def _like(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _open_tensor(given: Tensor) -> Form:
     if given.is_complex():
-        raise ImageError(f"Got a tensor of {given.dtype}; expected floats, integers or booleans.")
+        raise InvalidImages(f"a tensor of {given.dtype}", "floats, integers or booleans")
     if 0 in given.shape:
-        raise ImageError(f"Got values of shape {list(given.shape)}; expected {_LAYOUTS}.")
+        raise WrongShape("values", given.shape, _LAYOUTS)
     images, layout = _channels_first(given)
     # 8 and 16 bits are exact in float32
     wide = images.double if images.dtype.itemsize > 2 else images.float
@@ -176,7 +183,7 @@ def _channels_first(given: Tensor) -> tuple[Tensor, str]:
         return given.permute(0, 3, 1, 2), "HWC"
     if given.ndim == 4:
         return given, "NCHW"
-    raise ImageError(f"Got values of shape {list(given.shape)}; expected {_LAYOUTS}.")
+    raise WrongShape("values", given.shape, _LAYOUTS)
 
 
 def _as_type(result: Tensor, dtype: torch.dtype) -> Tensor:

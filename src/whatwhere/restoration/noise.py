@@ -16,7 +16,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import InvalidSetting, SpecError
 from whatwhere.files import json_fields
 
 _FORMAT = "whatwhere noise 1"
@@ -174,10 +174,10 @@ def read_noise(noise: object) -> NoiseEstimate | str | None:
     ):
         gain, sigma, offset = map(float, (*noise, 0.0)[:3])
         return NoiseEstimate(gain, sigma, offset)
-    raise SpecError(
-        f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images,"
-        " 'poisson' for counts, (gain, sigma) or (gain, sigma, offset) with gain > 0, a"
-        " NoiseEstimate, or None."
+    raise InvalidSetting(
+        {"noise": noise},
+        "a standard deviation ≥ 0 in units of the images, 'poisson' for counts, (gain, sigma) or"
+        " (gain, sigma, offset) with gain > 0, a NoiseEstimate, or None",
     )
 
 
@@ -197,9 +197,10 @@ def read_noise_text(text: str | None) -> Noise:
     try:
         read_noise(noise)
     except SpecError:
-        raise SpecError(
-            f"Got --noise {text}; expected a standard deviation such as 0.1 (white is 1), poisson,"
-            " GAIN,SIGMA or GAIN,SIGMA,OFFSET with GAIN > 0, or a file that --keep-noise wrote."
+        raise InvalidSetting(
+            f"--noise {text}",
+            "a standard deviation such as 0.1 (white is 1), poisson, GAIN,SIGMA or"
+            " GAIN,SIGMA,OFFSET with GAIN > 0, or a file that --keep-noise wrote",
         ) from None
     return noise
 
@@ -219,9 +220,10 @@ def counts_noise(images: Tensor, step: float | None = None) -> NoiseEstimate:
     steps = values / smallest
     # 16-bit steps of a float32 are exact to 1e-2; floats of any value have more steps
     if float(steps[-1] - steps[0]) > 2**16 or float((steps - steps.round()).abs().max()) > 0.05:
-        raise SpecError(
-            "Got noise = 'poisson' for values that are no counts; expected whole numbers, or"
-            " multiples of a step. Give (gain, sigma), or None to estimate the noise."
+        raise InvalidSetting(
+            "noise = 'poisson' for values that are no counts",
+            "whole numbers, or multiples of a step",
+            "Give (gain, sigma), or None to estimate the noise.",
         )
     return NoiseEstimate(gain=smallest)
 

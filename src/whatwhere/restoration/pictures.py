@@ -107,6 +107,74 @@ class Job:
         return place.as_posix()
 
 
+class SameResult(ImageError):
+    """Pictures of a folder whose results would have the same name.
+
+    folder  their folder
+    names   their names
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder = folder
+        self.names = tuple(names)
+        super().__init__(
+            f"The results of {' and '.join(names)} in {folder} would have the same name. Rename one"
+            " of these pictures."
+        )
+
+
+class NoSingleMask(ImageError):
+    """A folder of masks without a mask, or with several, for a picture.
+
+    masks    the folder
+    picture  the picture
+    count    the number of its masks
+    """
+
+    def __init__(self, masks: str, picture: Path, count: int) -> None:
+        self.masks = masks
+        self.picture = picture
+        self.count = count
+        super().__init__(
+            f"{masks} has {count} pictures named {picture.stem}; expected one mask for"
+            f" {picture.name}."
+        )
+
+
+class UnsuitableFormat(ImageError):
+    """A file to write whose format cannot hold the result.
+
+    path      the file
+    reason    why, as a clause
+    suitable  the endings of formats that can
+    """
+
+    def __init__(self, path: Path, reason: str, suitable: Sequence[str]) -> None:
+        self.path = path
+        self.reason = reason
+        self.suitable = tuple(suitable)
+        *others, last = suitable
+        endings = f"{', '.join(others)} or {last}" if others else last
+        super().__init__(f"Cannot write {printable(path)}: {reason}. Use {endings}.")
+
+
+class OtherResults(RunError):
+    """A folder with results that another command made.
+
+    folder   the folder
+    changed  the settings and the pictures that differ
+    """
+
+    def __init__(self, folder: Path, changed: Sequence[str]) -> None:
+        self.folder = folder
+        self.changed = tuple(changed)
+        super().__init__(
+            f"{printable(folder)} has results that were made with other settings, from other"
+            f" sources or with another model ({', '.join(changed[:3])} changed). To continue, run"
+            " the command as before. Otherwise choose another folder, or use --overwrite."
+        )
+
+
 def plan_jobs(
     task: Task,
     model: Denoiser | Tensor,
@@ -201,10 +269,7 @@ def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
     counts = Counter(targets.values())
     doubled = [file.name for file, target in targets.items() if counts[target] > 1]
     if doubled:
-        raise ImageError(
-            f"The results of {' and '.join(doubled)} in {source} would have the same name. Rename"
-            " one of these pictures."
-        )
+        raise SameResult(source, doubled)
 
 
 def noise_of_all(source: Path, out: Path, most: int = 16) -> NoiseEstimate:
@@ -388,10 +453,7 @@ def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
     if len(matching) > 1:
         matching = [path for path in matching if masks[path].folders == place.folders]
     if len(matching) != 1:
-        raise ImageError(
-            f"{mask} has {len(matching)} pictures named {file.stem}; expected one mask for"
-            f" {file.name}."
-        )
+        raise NoSingleMask(mask, file, len(matching))
     return str(matching[0])
 
 
@@ -410,22 +472,17 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
             f" {', '.join(FORMATS)}."
         )
     if kind == "JPEG" and task.only_fills_in:
-        raise ImageError(
-            f"Cannot write {printable(out)}: JPEG would change known pixels. Use .png, .tif, .bmp"
-            " or .webp."
+        raise UnsuitableFormat(
+            out, "JPEG would change known pixels", (".png", ".tif", ".bmp", ".webp")
         )
     if kind in ("JPEG", "BMP") and read_extras(source, filled_in=task.name == "inpaint").alpha:
-        raise ImageError(
-            f"Cannot write {printable(out)}: the picture has transparency, which {kind} cannot"
-            " hold. Use .png, .tif or .webp."
-        )
+        reason = f"the picture has transparency, which {kind} cannot hold"
+        raise UnsuitableFormat(out, reason, (".png", ".tif", ".webp"))
     if kind != "TIFF" and not _holds(kind, images):
         channels = plural(images.shape[0], "channel")
         what = f"{plural(len(images), 'page')} of {channels} of {images.pixels.dtype}"
-        raise ImageError(
-            f"Cannot write {printable(out)}: the picture has {what}, which {kind} cannot hold. Use"
-            " .tif."
-        )
+        reason = f"the picture has {what}, which {kind} cannot hold"
+        raise UnsuitableFormat(out, reason, (".tif",))
 
 
 def _holds(kind: str, images: Images) -> bool:
@@ -480,11 +537,7 @@ def _made(settings: FileFields, jobs: Sequence[Job], out: Path) -> dict[str, str
     other = [key for key in settings if earlier.get(key) != settings[key]]
     other += [name for name in made if made[name] != finished[name].sources]
     if other:
-        raise RunError(
-            f"{printable(out)} has results that were made with other settings, from other sources"
-            f" or with another model ({', '.join(other[:3])} changed). To continue, run the command"
-            " as before. Otherwise choose another folder, or use --overwrite."
-        )
+        raise OtherResults(out, other)
     # results of other pictures, which are not in the source any more, stay in the record
     for job in jobs:
         earlier.pop(job.name, None)

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images
-from whatwhere.errors import ImageError, MissingExtra, SpecError, plural, warn
+from whatwhere.errors import (
+    ImageError,
+    InvalidImages,
+    InvalidSetting,
+    MissingExtra,
+    SpecError,
+    plural,
+    warn,
+)
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
@@ -147,7 +155,7 @@ def _signal_noise(given: NoiseEstimate | str | None) -> float | None:
         return None
     if isinstance(given, NoiseEstimate) and given.is_uniform:
         return given.sigma
-    raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
+    raise InvalidSetting("noise of counts for signals", "a standard deviation, or None")
 
 
 def _remove_noise(
@@ -340,7 +348,7 @@ def by_dictionary(
     """An image [C, H, W] denoised with atoms [M, K, K], or with those that are learned from it,
     beginning with them."""
     if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
-        raise SpecError(f"Got a tensor {list(atoms.shape)} as the model; expected atoms [M, K, K].")
+        raise InvalidSetting(f"a tensor {list(atoms.shape)} as the model", "atoms [M, K, K]")
     if find_spec("numba") is None:
         raise MissingExtra("numba", "denoising by a dictionary")
     if noise == 0:
@@ -381,9 +389,7 @@ def inpaint(
     (True, True)
     """
     if not is_level(noise):
-        raise SpecError(
-            f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images."
-        )
+        raise InvalidSetting({"noise": noise}, "a standard deviation ≥ 0 in units of the images")
     spec = spec or RestorationSpec()
     if isinstance(model, DeconvNet):
         signals: Any = image
@@ -417,9 +423,9 @@ def _masks_of_list(images: Sequence[object], mask: object) -> Sequence[object]:
     if not isinstance(mask, list | tuple):
         return [mask] * len(images)
     if len(mask) != len(images):
-        raise ImageError(
-            f"Got {plural(len(mask), 'mask')} for {plural(len(images), 'picture')}; expected one"
-            " for each, or one mask for all."
+        raise InvalidImages(
+            f"{plural(len(mask), 'mask')} for {plural(len(images), 'picture')}",
+            "one for each, or one mask for all",
         )
     return mask
 

@@ -48,7 +48,7 @@ class WhiteNoiseSettings:
     flattest: int = 600
     trusted: float = 1.7
     enough: int = 1000
-    enough_small: tuple[float, int] = (0.75, 500)
+    enough_small: tuple[float, int] = (0.75, 800)
     independent: float = 0.83
     least_share: float = 0.7
     whole: int = 3000

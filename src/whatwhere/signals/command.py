@@ -100,6 +100,10 @@ def events(
     files = [file for file in (out, quality, page) if file is not None]
     claim(files, run, recording, overwrite=overwrite)
     signals = read_recording(run, recording, settings.of(ImageInput))
+    if page is not None:
+        from whatwhere.signals.page import require_page
+
+        require_page(signals)  # before the work
     stages = Stages(quiet)
     stages.note(signals.describe())
     trained = ww.TrainedRun(run.name, recipe, model)

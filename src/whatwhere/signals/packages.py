@@ -1,4 +1,4 @@
-"""Recordings that other packages read: MATLAB's .mat (SciPy), WFDB, seismograms (ObsPy), NWB
+"""Recordings that other packages write: MATLAB's .mat, WFDB, seismograms (ObsPy), NWB
 (PyNWB); and raw samples, whose form is in a file beside them."""
 
 import json
@@ -11,6 +11,7 @@ import numpy as np
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, MissingExtra, listed, printable
 from whatwhere.files import checked, open_regular, read_regular, readable, untrusted
+from whatwhere.signals.matlab import read_arrays
 from whatwhere.signals.recording import Signals, as_signals
 
 _RATE_NAMES = ("fs", "rate", "sr", "srate", "sampling_rate", "samplerate", "sfreq", "frequency")
@@ -65,22 +66,9 @@ def read_mat(path: Path, name: str) -> Signals:
 
 def _arrays_of_mat(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of numbers of a .mat file by name."""
-    try:
-        from scipy.io import loadmat
-    except ImportError:
-        raise MissingExtra("scipy", "reading .mat files") from None
-    open_regular(path).close()
-    remedy = "save it again, with the option -v7 if it is of version 7.3"
-    with readable(path, ".mat file", remedy, ImageError), untrusted():
-        try:
-            content = loadmat(path)
-        except NotImplementedError as error:  # version 7.3 is HDF5
-            raise ValueError("it is of version 7.3") from error
-    arrays = {}
-    for key, value in content.items():
-        if not key.startswith("__") and isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
-            arrays[key] = value
-    return arrays
+    remedy = "save it again with the option -v7 (version 7.3 is another format)"
+    with readable(path, ".mat file", remedy, ImageError), untrusted(), open_regular(path) as file:
+        return read_arrays(file)
 
 
 # Raw samples and WFDB -----------------------------------------------------------------------------

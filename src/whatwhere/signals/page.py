@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, printable
 from whatwhere.html import ASSETS, assemble, report_style
 from whatwhere.inference.tiled import read_tile
 from whatwhere.model import DeconvNet
@@ -48,13 +48,39 @@ class RecordingTooLong(ImageError):
         )
 
 
+class SeveralSignals(ImageError):
+    """Several signals for a page, which shows one.
+
+    name   of the file
+    count  of its signals
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.count = count
+        super().__init__(
+            f"{printable(name)} has {count:,} signals; a page shows one. Give each in a file of its"
+            " own, or leave out the page."
+        )
+
+
+def require_page(signals: Signals, settings: PageSettings | None = None) -> None:
+    """Raise an error unless a page can hold the recording."""
+    most = (settings or PageSettings()).most
+    channels, _, samples = signals.shape
+    if len(signals) != 1:
+        raise SeveralSignals(signals.name, len(signals))
+    if channels * samples > most:
+        raise RecordingTooLong(channels * samples, most)
+
+
 def recording_page(
     model: DeconvNet, signals: Signals, events: Events, settings: PageSettings | None = None
 ) -> str:
-    """Return the page of the events of the first signal.
+    """Return the page of the events of a recording.
 
     model     of the waveforms
-    signals   the recording
+    signals   the recording, one signal
     events    its events, at samples of `signals`
     settings  the limits and the rules of the page; None means `PageSettings()`
 
@@ -65,9 +91,7 @@ def recording_page(
     True
     """
     settings = settings or PageSettings()
-    channels, _, samples = signals.shape
-    if channels * samples > settings.most:
-        raise RecordingTooLong(channels * samples, settings.most)
+    require_page(signals, settings)
     own = events[(events["layer"] == 1) & (events["signal"] == 0)]
     own = own[np.argsort(own["sample"], kind="stable")]
     of_file = own.copy()
@@ -75,9 +99,9 @@ def recording_page(
     of_file["onset"] += signals.first
     table = io.StringIO()
     of_file.to_csv(table, channel_names=signals.channel_names, seconds=signals.rate is not None)
-    heading, *lines = table.getvalue().splitlines()
+    heading, *lines = table.getvalue().rstrip("\n").split("\n")
     f = model.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()  # [B, C, K]
-    names = signals.channel_names or [f"channel {c}" for c in range(channels)]
+    names = signals.channel_names or [f"channel {c}" for c in range(signals.shape[0])]
     columns = ("sample", "waveform", "amplitude", "channel")
     doubtful = own["doubtful"] | (own["explained"] < settings.doubtful)
     data = {

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whatwhere.errors import ImageError, listed, plural, printable
-from whatwhere.files import FileFields, open_regular, readable, untrusted
+from whatwhere.files import FileFields, read_regular, readable, untrusted
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def read_probe(
     apart     µm between two probes of a file
     """
     apart = ProbeSettings().apart if apart is None else apart
-    with open_regular(path) as file, readable(path, "probe", "write it again", ImageError):
-        text = file.read().decode("utf-8-sig")
+    with readable(path, "probe", "write it again", ImageError):
+        text = read_regular(path, 1 << 26).decode("utf-8-sig")  # bytes
         if path.suffix.lower() == ".json":
             with untrusted():
                 found = _places_in_json(json.loads(text), apart)

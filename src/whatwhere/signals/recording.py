@@ -3,8 +3,9 @@ height 1."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,20 @@ class UnusableRate(ImageError):
         )
 
 
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return printable names of channels, with numbers at those that were there before: tables of
+    events tell channels apart by their names.
+
+    >>> _distinct(["a", "b", "a"])
+    ('a', 'b', 'a (2)')
+    """
+    taken: list[str] = []
+    for name in map(printable, names):
+        free = (name if n == 1 else f"{name} ({n})" for n in itertools.count(1))
+        taken.append(next(one for one in free if one not in taken))
+    return tuple(taken)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Signals(Images):
     """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when
@@ -60,7 +75,8 @@ class Signals(Images):
     start          seconds at the first sample
     rate_from      heading of the column of times that gives the rate; '' for another source
     unit           unit of the values, such as 'mV'; '' if it is not known
-    channel_names  names of the channels in the file; None if it has none
+    channel_names  names of the channels in the file, the second of a name with its number; None if
+                   it has none
     first          samples of the file before the first one
     full_scale     number in the file that stands for 1
     recorded_as    the signals that these windows were cut from; None for signals as they were
@@ -85,6 +101,8 @@ class Signals(Images):
         super().__post_init__()
         if self.rate is not None and not 0 < self.rate < math.inf:
             raise UnusableRate(self.name, self.rate)
+        if self.channel_names is not None:
+            object.__setattr__(self, "channel_names", _distinct(self.channel_names))
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
         if isinstance(rows, int | np.integer):

@@ -4,12 +4,15 @@ them."""
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 
+from whatwhere.engines.base import Engine
 from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.errors import RunError, SlowEngineWarning, warn
 from whatwhere.files import locked
@@ -38,46 +41,6 @@ class WhileCompiling(ReferenceEngine):
             torch.set_num_threads(threads)
 
 
-class FirstUse:
-    """Counts the work that is done without machine code: all of it together takes less time than
-    compiling."""
-
-    engine = WhileCompiling()
-
-    def __init__(self) -> None:
-        self.work = 0.0
-
-    def is_small(self, problem: Problem, images: int) -> bool:
-        """Tell whether the reference solves this for this many images; if so, another process makes
-        the machine code."""
-        # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
-        most = 2e9
-        work = self.work + images * _work_of(problem)
-        if work > most or has_machine_code():
-            return False
-        self.work = work
-        compile_apart()
-        warn(
-            "The reference engine solves this small problem while engine 'cpu' compiles its"
-            " machine code, which takes about 20 s, once per installation. Set engine='cpu' to"
-            " wait for it.",
-            SlowEngineWarning,
-        )
-        return True
-
-
-def _work_of(problem: Problem) -> float:
-    """Connected weights × pixels × steps for an image."""
-    weights = connected_weights(problem.model, problem.phase.layer)
-    return weights * problem.images[0, 0].numel() * problem.spec.steps
-
-
-def connected_weights(model: DeconvNet, depth: int) -> float:
-    """Return the number of weights of connected maps in the first layers of a model."""
-    layers = list(zip(model.filters, model.connectivity, strict=True))[:depth]
-    return sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
-
-
 def has_machine_code() -> bool:
     from whatwhere.engines.cpu.loop import advance
     from whatwhere.engines.jit import is_compiled
@@ -100,7 +63,7 @@ def only_compiler() -> Iterator[None]:
 
 
 @cache
-def compile_apart() -> None:
+def compile_apart(start: Callable[..., object] = subprocess.Popen) -> None:
     """Start to make the machine code in another process, once. Many commands that start together,
     such as shards, leave it to the first one."""
     try:
@@ -110,10 +73,55 @@ def compile_apart() -> None:
         return
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     nowhere = subprocess.DEVNULL
-    subprocess.Popen(
+    start(
         [sys.executable, "-c", COMPILE],
         env=environment,
         stdin=nowhere,
         stdout=nowhere,
         stderr=nowhere,
     )
+
+
+@dataclass
+class FirstUse:
+    """Counts the work that is done without machine code: all of it together takes less time than
+    compiling.
+
+    is_compiled      tells whether there is machine code
+    start_compiling  starts to make it in another process
+    """
+
+    is_compiled: Callable[[], bool] = has_machine_code
+    start_compiling: Callable[[], None] = compile_apart
+    work: float = 0.0
+    engine: ClassVar[Engine] = WhileCompiling()
+
+    def is_small(self, problem: Problem, images: int) -> bool:
+        """Tell whether the reference solves this for this many images; if so, another process makes
+        the machine code."""
+        # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
+        most = 2e9
+        work = self.work + images * _work_of(problem)
+        if work > most or self.is_compiled():
+            return False
+        self.work = work
+        self.start_compiling()
+        warn(
+            "The reference engine solves this small problem while engine 'cpu' compiles its"
+            " machine code, which takes about 20 s, once per installation. Set engine='cpu' to"
+            " wait for it.",
+            SlowEngineWarning,
+        )
+        return True
+
+
+def _work_of(problem: Problem) -> float:
+    """Connected weights × pixels × steps for an image."""
+    weights = connected_weights(problem.model, problem.phase.layer)
+    return weights * problem.images[0, 0].numel() * problem.spec.steps
+
+
+def connected_weights(model: DeconvNet, depth: int) -> float:
+    """Return the number of weights of connected maps in the first layers of a model."""
+    layers = list(zip(model.filters, model.connectivity, strict=True))[:depth]
+    return sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)

@@ -1,5 +1,6 @@
 // The colours of classes. They differ in lightness as well as in hue, for people who see fewer colours, and are never
 // the only cue: the key of a class stands next to its colour.
+import { marksOf } from "./label_names.js";
 import { keyOf, shared, slotOf } from "./label_state.js";
 
 /** Of the classes 1, 2, 3, …; after the last the first follows again. The first six are those of Okabe and Ito. */
@@ -44,8 +45,21 @@ export function colourOf(name) {
   return CLASS_COLOURS[colourIndexOf(name)];
 }
 
-/** The mark of a class, its second cue: its key or, where it has none, how its name begins. @param {string} name */
+/** The mark of a class, its second cue: its key or, where it has none, a few of its letters. @param {string} name */
 export function markOf(name) {
   if (slotOf(name) === 0) return "–";
-  return keyOf(name) || name.slice(0, 2);
+  return keyOf(name) || (letterMarks().get(name) ?? name.slice(0, 2));
+}
+
+/** @type {{ classes: string[], count: number, marks: Map<string, string> }} */
+let lettered = { classes: [], count: 0, marks: new Map() };
+
+/** The marks of the classes without a key; kept, because every picture asks for its own. */
+function letterMarks() {
+  const { classes } = shared;
+  if (lettered.classes !== classes || lettered.count !== classes.length) {
+    const marks = marksOf(classes.slice(1).filter((name) => keyOf(name) === ""));
+    lettered = { classes, count: classes.length, marks };
+  }
+  return lettered.marks;
 }

@@ -1,4 +1,4 @@
-// Names of classes that are nearly the same.
+// Names of classes: marks that stand for them, and names that are nearly the same.
 
 /** Edits (a letter more, less or another, two letters swapped) between two words. @param {string} a @param {string} b */
 export function edits(a, b) {
@@ -32,4 +32,25 @@ export function nearDouble(name, classes) {
   const most = name.length < 8 ? 1 : 2;
   const near = classes.filter((one) => one.length >= 4 && letters(one) !== letters(name) && edits(plain(one), plain(name)) <= most);
   return near.length === 1 ? near[0] : null;
+}
+
+/**
+ * Marks of two letters for names, three where two are taken: how a name begins, the initials of its words, or its first
+ * and last letter. Two names have the same mark only if all of these are taken.
+ * @param {string[]} names
+ */
+export function marksOf(names) {
+  /** @type {Map<string, string>} */
+  const marks = new Map();
+  const taken = new Set();
+  for (const name of names) {
+    const letters = [...name];
+    const [first, second] = name.split(/\s+/).filter((word) => word !== "").map((word) => [...word][0]);
+    const begins = letters.slice(0, 2).join("");
+    const ways = [begins, `${first}${second ?? ""}`, `${letters[0]}${letters[letters.length - 1]}`, letters.slice(0, 3).join("")];
+    const own = letters.length < 2 ? name : (ways.find((way) => [...way].length > 1 && !taken.has(way)) ?? begins);
+    taken.add(own);
+    marks.set(name, own);
+  }
+  return marks;
 }

@@ -88,11 +88,10 @@ function showCounts() {
     : `${alarms.toLocaleString("en")} of ${plural(data.scores.length, "picture")} ${alarms === 1 ? "is" : "are"} above the threshold`;
   byId("counts", HTMLElement).textContent = meaning(data, threshold, marks.given);
   const moved = byId("threshold-command", HTMLElement);
-  moved.hidden = threshold === data.threshold || !data.normal || !data.scoreCommand;
-  if (data.normal && !moved.hidden) {
-    const rate = (countAbove(data.normal, threshold) + 1) / (data.normal.length + 1);
-    showCommand(moved, "This threshold on the command line: ", `${data.scoreCommand} --false-alarms ${Math.min(0.5, rate).toFixed(4)}`);
-  }
+  const rate = data.normal ? (countAbove(data.normal, threshold) + 1) / (data.normal.length + 1) : 1;
+  // the command line takes no rate above one half
+  moved.hidden = threshold === data.threshold || rate > 0.5 || !data.scoreCommand;
+  if (!moved.hidden) showCommand(moved, "This threshold on the command line: ", `${data.scoreCommand} --false-alarms ${rate.toFixed(4)}`);
   const counts = MARKS.map((mark) => `${marks.count(mark)} ${mark}`);
   const any = marks.given.size > 0;
   if (any) byId("marked", HTMLElement).textContent = `${plural(marks.given.size, "picture")} marked: ${counts.join(", ")}.`;
