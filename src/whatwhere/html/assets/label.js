@@ -34,7 +34,6 @@ let pointedRow = -1; // the picture in the grid that the pointer or an arrow key
 let underway = 0; // requests that are not answered yet
 let given = 0; // labels, to tell a state from before a label from one after it
 const clicks = new Clicks(); // that label by an armed class
-let isDue = false; // whether all is shown after the next frame
 let wasEmpty = false; // whether no picture was left to suggest
 /** @type {Promise<void>} */ let working = Promise.resolve(); // labels are given one after the other
 /** @type {Grid} */ let grid;
@@ -55,9 +54,9 @@ function afterwards(work) {
   });
 }
 
-/** The page is busy until the server has every label, the classes of all pictures follow, and they are shown. */
+/** The page is busy until the server has every label and the classes of all pictures follow. */
 function showBusy() {
-  document.body.setAttribute("aria-busy", String(underway > 0 || isDue || !shared.follows));
+  document.body.setAttribute("aria-busy", String(underway > 0 || !shared.follows));
 }
 
 /**
@@ -79,7 +78,7 @@ function say(rows, name) {
     sayHere(row, name);
   }
   goOn(following);
-  showSoon();
+  setTimeout(show); // the next picture first: to draw 20,000 pictures takes a while
   speak(`${counted(rows.length, "picture")}: ${name ?? "no label"}.`);
   return afterwards(async () => {
     const state = await deliver("label", { rows, name });
@@ -269,7 +268,7 @@ function takeLabels(state) {
     if (key in state) Object.assign(shared, { [key]: state[key] });
   }
   shared.tray = shared.tray.filter((row) => shared.said[row] === undefined);
-  showSoon();
+  show();
 }
 
 // What is chosen -------------------------------------------------------------------------------------------------
@@ -360,19 +359,6 @@ function focusTray(row) {
 }
 
 // What is shown --------------------------------------------------------------------------------------------------
-
-/** Show all after the next frame, which shows the next picture: to draw 20,000 pictures takes a while. */
-function showSoon() {
-  if (isDue) return;
-  isDue = true;
-  requestAnimationFrame(() =>
-    setTimeout(() => {
-      isDue = false;
-      show();
-      showBusy();
-    }),
-  );
-}
 
 function show() {
   const labelled = Object.values(shared.said).filter((value) => value !== shared.page.notSure).length;
