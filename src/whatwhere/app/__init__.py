@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, TextIO
 
@@ -88,7 +89,8 @@ def print_any_character(*streams: TextIO) -> None:
     """Print what the encoding of a terminal lacks, such as λ in Latin-1, by its number."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # a terminal that is open for reading as well
+                stream.reconfigure(errors="backslashreplace")
 
 
 _WARNED: set[str] = set()
