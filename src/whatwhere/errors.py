@@ -31,9 +31,14 @@ class SpecError(WhatwhereError, ValueError):
 class InvalidSetting(SpecError):
     """A setting or an argument with a value that it cannot have, alone or next to others.
 
-    given     the values by name; or, where the names do not say it, a clause
-    expected  what they may be, as a clause
-    remedy    what else to do, in sentences; may be empty
+    Attributes
+    ----------
+    given
+        the values by name; or, where the names do not say it, a clause
+    expected
+        what they may be, as a clause
+    remedy
+        what else to do, in sentences; may be empty
     """
 
     def __init__(self, given: Mapping[str, object] | str, expected: str, remedy: str = "") -> None:
@@ -48,8 +53,12 @@ class InvalidSetting(SpecError):
 class SpecErrorAt(SpecError):
     """An invalid setting of a recipe.
 
-    where  the table that holds it, such as learning.1.inference
-    error  what is wrong with it
+    Attributes
+    ----------
+    where
+        the table that holds it, such as learning.1.inference
+    error
+        what is wrong with it
     """
 
     def __init__(self, where: str, error: SpecError) -> None:
@@ -61,10 +70,16 @@ class SpecErrorAt(SpecError):
 class UnknownSetting(SpecError):
     """A setting that does not exist, such as a misspelt one.
 
-    given  its name; in a recipe, with the tables that it is in
-    owner  the class of settings that was given it; empty in a recipe, whose name says the place
-    near   the settings that it may mean
-    known  the settings that exist there
+    Attributes
+    ----------
+    given
+        its name; in a recipe, with the tables that it is in
+    owner
+        the class of settings that was given it; empty in a recipe, whose name says the place
+    near
+        the settings that it may mean
+    known
+        the settings that exist there
     """
 
     def __init__(self, given: str, owner: str, near: Sequence[str], known: Sequence[str]) -> None:
@@ -86,9 +101,14 @@ class ImageError(WhatwhereError, ValueError):
 class InvalidImages(ImageError):
     """Images, a mask or latents that a model or an operation does not support.
 
-    given     what was given, as a clause
-    expected  what is supported, as a clause
-    remedy    what else to do, in sentences; may be empty
+    Attributes
+    ----------
+    given
+        what was given, as a clause
+    expected
+        what is supported, as a clause
+    remedy
+        what else to do, in sentences; may be empty
     """
 
     def __init__(self, given: str, expected: str, remedy: str = "") -> None:
@@ -101,10 +121,16 @@ class InvalidImages(ImageError):
 class WrongShape(ImageError):
     """An array or a tensor of the wrong shape.
 
-    name      what it should be, such as "images" or "a mask"
-    given     its shape
-    expected  the shape that fits, as a clause
-    context   what it belongs to, as a clause; may be empty
+    Attributes
+    ----------
+    name
+        what it should be, such as "images" or "a mask"
+    given
+        its shape
+    expected
+        the shape that fits, as a clause
+    context
+        what it belongs to, as a clause; may be empty
     """
 
     def __init__(self, name: str, given: Iterable[int], expected: str, context: str = "") -> None:
@@ -119,8 +145,12 @@ class WrongShape(ImageError):
 class NotFinite(ImageError):
     """Values that are NaN or infinite.
 
-    name    what has them, such as "the images"
-    remedy  what to do, in sentences
+    Attributes
+    ----------
+    name
+        what has them, such as "the images"
+    remedy
+        what to do, in sentences
     """
 
     def __init__(self, name: str, remedy: str) -> None:
@@ -135,9 +165,14 @@ class NotFinite(ImageError):
 class BeyondRange(ImageError):
     """Numbers whose computation exceeds the range of the dtype.
 
-    what    what exceeds it, as the beginning of a sentence
-    given   the largest numbers that are involved, by name
-    remedy  what to do, in sentences
+    Attributes
+    ----------
+    what
+        what exceeds it, as the beginning of a sentence
+    given
+        the largest numbers that are involved, by name
+    remedy
+        what to do, in sentences
     """
 
     def __init__(self, what: str, given: Mapping[str, float], remedy: str) -> None:
@@ -158,8 +193,12 @@ class EmptySet(ImageError):
 class UnexpectedArgument(ImageError):
     """An argument that does not go with the images that are loaded.
 
-    name    the argument
-    source  what is loaded
+    Attributes
+    ----------
+    name
+        the argument
+    source
+        what is loaded
     """
 
     def __init__(self, name: str, source: str, message: str) -> None:
@@ -171,8 +210,12 @@ class UnexpectedArgument(ImageError):
 class MissingColumn(ImageError):
     """A table without the column of its pictures.
 
-    given  the name of the column
-    known  the columns that it has
+    Attributes
+    ----------
+    given
+        the name of the column
+    known
+        the columns that it has
     """
 
     def __init__(self, given: str, known: Iterable[str]) -> None:
@@ -188,7 +231,10 @@ class MissingColumn(ImageError):
 class SeveralSizes(ImageError):
     """Pictures of several sizes where they must have one.
 
-    sizes  their heights and widths
+    Attributes
+    ----------
+    sizes
+        their heights and widths
     """
 
     def __init__(self, sizes: Iterable[tuple[int, int]]) -> None:
@@ -215,10 +261,16 @@ class EngineError(WhatwhereError):
 class UnusableFile(WhatwhereError):
     """A file that is damaged, or of another kind or format than expected.
 
-    path    the file
-    kind    what was expected, such as "model file"
-    reason  what is wrong with it, as a clause
-    remedy  what to do, as a clause
+    Attributes
+    ----------
+    path
+        the file
+    kind
+        what was expected, such as "model file"
+    reason
+        what is wrong with it, as a clause
+    remedy
+        what to do, as a clause
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, reason: str, remedy: str) -> None:
@@ -234,8 +286,12 @@ class UnusableFile(WhatwhereError):
 class DamagedFilters(RunError, SpecError):
     """A model whose filters have NaN or infinite values.
 
-    layer  the lowest layer with such filters
-    path   the model's file; empty for a model in memory
+    Attributes
+    ----------
+    layer
+        the lowest layer with such filters
+    path
+        the model's file; empty for a model in memory
     """
 
     def __init__(self, layer: int, path: str = "") -> None:
@@ -262,9 +318,14 @@ class UnusableRecipe(UnusableFile, SpecError):
 class UnknownName(WhatwhereError):
     """A name that does not exist.
 
-    kind   what it should name, such as "engine"
-    given  the name
-    known  the names that exist
+    Attributes
+    ----------
+    kind
+        what it should name, such as "engine"
+    given
+        the name
+    known
+        the names that exist
     """
 
     def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
@@ -296,10 +357,16 @@ class UnknownDataset(UnknownName, ImageError):
 class NotFound(WhatwhereError):
     """A path at which there is nothing, or nothing that can be used.
 
-    kind    what was expected there, such as "model"
-    path    the path
-    reason  what is wrong, as a clause; may be empty
-    remedy  what to do, in sentences; may be empty
+    Attributes
+    ----------
+    kind
+        what was expected there, such as "model"
+    path
+        the path
+    reason
+        what is wrong, as a clause; may be empty
+    remedy
+        what to do, in sentences; may be empty
     """
 
     def __init__(
@@ -329,9 +396,14 @@ class NoSuchRecipe(NotFound, SpecError):
 class Unreadable(ImageError):
     """A file of images that the operating system does not let us read, or that changed.
 
-    path    the file
-    reason  why, as a clause
-    remedy  what to do, in sentences; may be empty
+    Attributes
+    ----------
+    path
+        the file
+    reason
+        why, as a clause
+    remedy
+        what to do, in sentences; may be empty
     """
 
     def __init__(self, path: str | os.PathLike[str], reason: str, remedy: str = "") -> None:
@@ -344,7 +416,10 @@ class Unreadable(ImageError):
 class ChangedFile(ImageError):
     """A file that changed after it was loaded.
 
-    path  the file
+    Attributes
+    ----------
+    path
+        the file
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -355,8 +430,12 @@ class ChangedFile(ImageError):
 class UnknownFormat(WhatwhereError, ValueError):
     """A file in a format that this version does not read.
 
-    given     the format that the file names, or None if it names none
-    expected  the format that this version reads
+    Attributes
+    ----------
+    given
+        the format that the file names, or None if it names none
+    expected
+        the format that this version reads
     """
 
     def __init__(self, given: object, expected: str) -> None:
@@ -374,8 +453,12 @@ class UnknownFormat(WhatwhereError, ValueError):
 class MissingExtra(WhatwhereError, ImportError):
     """A feature that needs a package which is not installed.
 
-    package  its name, as pip knows it
-    purpose  what needs the package
+    Attributes
+    ----------
+    package
+        its name, as pip knows it
+    purpose
+        what needs the package
     """
 
     def __init__(self, package: str, purpose: str) -> None:
@@ -394,7 +477,10 @@ class SlowEngineWarning(UserWarning):
 class NoFastEngine(SlowEngineWarning):
     """Only the reference supports the problem.
 
-    reasons  why each of the others does not, by its name
+    Attributes
+    ----------
+    reasons
+        why each of the others does not, by its name
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -410,11 +496,18 @@ class NoFastEngine(SlowEngineWarning):
 class ConvergenceWarning(UserWarning):
     """Inference took all its steps before the cost stopped changing.
 
-    measure     the setting that was not reached: "tolerance" or "gap"
-    bound       its value
-    unfinished  the number of images that did not reach it, of `images`
-    steps       the number of steps
-    worst       the largest change of the cost per step, or the largest gap, relative to the cost
+    Attributes
+    ----------
+    measure
+        the setting that was not reached: "tolerance" or "gap"
+    bound
+        its value
+    unfinished
+        the number of images that did not reach it, of `images`
+    steps
+        the number of steps
+    worst
+        the largest change of the cost per step, or the largest gap, relative to the cost
     """
 
     def __init__(
@@ -443,9 +536,14 @@ class OtherRateWarning(UserWarning):
     """A recording has another rate than the one that its model learned from, so its waveforms last
     shorter or longer.
 
-    name     of the recording
-    rate     its samples per second
-    learned  those of the recording that the model learned from
+    Attributes
+    ----------
+    name
+        of the recording
+    rate
+        its samples per second
+    learned
+        those of the recording that the model learned from
     """
 
     def __init__(self, name: str, rate: float, learned: float) -> None:
@@ -466,7 +564,10 @@ class EvenClassesWarning(UserWarning):
 def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line of the user's program that called into this package.
 
-    warning  a message, or a warning with fields, whose class is then its category
+    Parameters
+    ----------
+    warning
+        a message, or a warning with fields, whose class is then its category
     """
     level = 1
     frame: FrameType | None = sys._getframe()
@@ -576,6 +677,9 @@ def command(*words: str | os.PathLike[str]) -> str:
 def plural(count: int, noun: str, several: str | None = None) -> str:
     """Return a number of things: 1 event, 2 events, 1,000 events.
 
-    several  the plural of a noun that takes more than an s: 2 classes
+    Parameters
+    ----------
+    several
+        the plural of a noun that takes more than an s: 2 classes
     """
     return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"

@@ -52,8 +52,12 @@ LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 class CannotWrite(RunError):
     """A file that is not written, because that would destroy something.
 
-    path    the file
-    reason  "exists", "read" by the same command, "folder", or "twice" among the results
+    Attributes
+    ----------
+    path
+        the file
+    reason
+        "exists", "read" by the same command, "folder", or "twice" among the results
     """
 
     def __init__(self, path: str | os.PathLike[str], reason: str, message: str) -> None:
@@ -65,9 +69,14 @@ class CannotWrite(RunError):
 class DiskError(RunError):
     """An error of the operating system, such as a full disk or a read-only folder.
 
-    reason  what the system says
-    path    the file, if the system names one
-    remedy  what to do, as a clause
+    Attributes
+    ----------
+    reason
+        what the system says
+    path
+        the file, if the system names one
+    remedy
+        what to do, as a clause
     """
 
     def __init__(self, doing: str, error: OSError, remedy: str) -> None:
@@ -82,7 +91,10 @@ class DiskError(RunError):
 class Busy(RunError):
     """A folder that another process holds.
 
-    path  the folder
+    Attributes
+    ----------
+    path
+        the folder
     """
 
     def __init__(self, path: str | os.PathLike[str], message: str) -> None:
@@ -229,8 +241,12 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
     and on file systems without locks, nothing is held.
 
-    busy      the message of the error if another process holds it
-    patience  seconds to wait for that process
+    Parameters
+    ----------
+    busy
+        the message of the error if another process holds it
+    patience
+        seconds to wait for that process
     """
     end = time.monotonic() + patience
     with _opened(folder) as handle:
@@ -285,8 +301,11 @@ def readable(
     """Turn errors that make a file unusable into one that has the file, the problem and what to do
     as fields.
 
-    error_kind  RunError, ImageError or SpecError: errors of this kind pass, and others become an
-                `UnusableFile` of this kind
+    Parameters
+    ----------
+    error_kind
+        RunError, ImageError or SpecError: errors of this kind pass, and others become an
+        `UnusableFile` of this kind
     """
     try:
         yield
@@ -320,7 +339,10 @@ T = TypeVar("T")
 def checked(value: object, kind: type[T], name: str) -> T:
     """Return a value of a file if it has the expected type; otherwise raise a ValueError.
 
-    name  what the file calls the value
+    Parameters
+    ----------
+    name
+        what the file calls the value
     """
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
@@ -360,7 +382,10 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
     """Write fields as a JSON file that names its format, complete or not at all.
 
-    form  the name and the number of the format, such as "whatwhere part 1"
+    Parameters
+    ----------
+    form
+        the name and the number of the format, such as "whatwhere part 1"
     """
     write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
 
@@ -375,7 +400,10 @@ def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[FileF
     file holds, such as another format or fields that the block cannot use, raises a RunError that
     names the file.
 
-    kind, remedy  as for `readable`
+    Parameters
+    ----------
+    kind, remedy
+        as for `readable`
     """
     with readable(path, kind, remedy):
         content = read_regular(path, 1 << 26)  # bytes
@@ -393,8 +421,11 @@ def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[FileF
 class Result:
     """What the program knows about a file that it wrote into a folder of results.
 
-    sha256  checksums that the file may have: the one before the last write, if the program made
-            that, too, and the one after it. A write may have been interrupted between the two
+    Parameters
+    ----------
+    sha256
+        checksums that the file may have: the one before the last write, if the program made that,
+        too, and the one after it. A write may have been interrupted between the two
     """
 
     sha256: tuple[str, ...]
@@ -475,11 +506,17 @@ def claim(
     same folder of results before. Temporary files that a killed process left of them, or in their
     folder of results, are removed.
 
-    outputs    the files to write
-    inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
-               except `folder`
-    folder     folder of results; None for files at places of their own
-    overwrite  also replace existing files
+    Parameters
+    ----------
+    outputs
+        the files to write
+    inputs
+        the files that are read; a folder stands for the files in it and in its sub-folders, except
+        `folder`
+    folder
+        folder of results; None for files at places of their own
+    overwrite
+        also replace existing files
     """
     paths = list(outputs)
     check_distinct(paths)

@@ -37,14 +37,24 @@ def generate(
 ) -> Tensor:
     """Make new images [count, C, H, W] that resemble the examples.
 
-    examples    the solution of `infer` for several hundred or more images of the wanted kind
-    count       number of new images
-    window      side of the windows that are replaced together, in elements of the top layer's maps
-    neighbours  number of examples that are nearest to the rest of a code; a random one of them
-                supplies the window
-    sweeps      how often all windows are replaced; more sweeps lead farther from any single example
-    seed        seed of the random choices
+    Parameters
+    ----------
+    examples
+        the solution of `infer` for several hundred or more images of the wanted kind
+    count
+        number of new images
+    window
+        side of the windows that are replaced together, in elements of the top layer's maps
+    neighbours
+        number of examples that are nearest to the rest of a code; a random one of them supplies the
+        window
+    sweeps
+        how often all windows are replaced; more sweeps lead farther from any single example
+    seed
+        seed of the random choices
 
+    Examples
+    --------
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> examples = ww.infer(model, digits[:20], ww.InferenceSpec(steps=5))
     >>> ww.generate(examples, 4).shape
@@ -77,8 +87,13 @@ def transfer(what: Solution, where: Solution) -> Tensor:
     """Return images [N, C, H, W] with the features of one solution, placed by the pooling variables
     of another.
 
-    what, where   solutions of the same model, for as many images of the same size
+    Parameters
+    ----------
+    what, where
+        solutions of the same model, for as many images of the same size
 
+    Examples
+    --------
     >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
     >>> ww.transfer(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few)).shape
     torch.Size([2, 1, 28, 28])
@@ -92,9 +107,15 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
     """Return images [count, N, C, H, W] in equal steps from the images of the first solution to the
     images of the second, including both ends.
 
-    first, second  solutions of the same model, for as many images of the same size
-    count          number of images, with both ends
+    Parameters
+    ----------
+    first, second
+        solutions of the same model, for as many images of the same size
+    count
+        number of images, with both ends
 
+    Examples
+    --------
     >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
     >>> ww.morph(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few), count=3).shape
     torch.Size([3, 2, 1, 28, 28])

@@ -28,11 +28,15 @@ def moved(tensor: Tensor, *args: object, **kwargs: object) -> Tensor:
 class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
-    mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on
-                A: (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled
-                together. The centre μ is in elements from the centre of the region, the precision γ
-                in 1 / element²
+    Parameters
+    ----------
+    mu, gamma
+        [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on A:
+        (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together. The
+        centre μ is in elements from the centre of the region, the precision γ in 1 / element²
 
+    Examples
+    --------
     >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
     >>> where.map(lambda theta: theta[:, :, :4]).mu.shape
     torch.Size([1, 2, 4, 8, 8])
@@ -78,8 +82,12 @@ class Background:
     """What the input stage of a model removed from a set of images, and adds back to their
     reconstruction.
 
-    low    the low-pass, [N, C, H, W]; None if none was subtracted
-    scale  the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not divided
+    Parameters
+    ----------
+    low
+        the low-pass, [N, C, H, W]; None if none was subtracted
+    scale
+        the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not divided
     """
 
     low: Tensor | None = None
@@ -100,11 +108,17 @@ class Background:
 class Latents:
     """What and where of a set of images.
 
-    p               features of the top layer inferred so far, [N, B, H, W]; None before inference
-    pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted
-                    yet
-    background      what the model's input stage removed; engines neither see nor change it
+    Parameters
+    ----------
+    p
+        features of the top layer inferred so far, [N, B, H, W]; None before inference
+    pooling_params
+        pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
+    background
+        what the model's input stage removed; engines neither see nor change it
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> latents = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=2)).latents
     >>> latents.p.shape, [theta.mu.shape[2:] for theta in latents.pooling_params]
@@ -182,9 +196,14 @@ class Latents:
 class SparseMap:
     """Values at some places of a grid [B, H, W].
 
-    grid     the whole grid's B, H and W
-    indices  the places, as offsets in the flattened grid, int64 [n], in any order
-    values   [n, V]
+    Parameters
+    ----------
+    grid
+        the whole grid's B, H and W
+    indices
+        the places, as offsets in the flattened grid, int64 [n], in any order
+    values
+        [n, V]
     """
 
     grid: tuple[int, int, int]
@@ -224,9 +243,14 @@ class SparseMap:
 class SparseLatents:
     """What and where of one picture.
 
-    features    p of the top layer where it is not 0, [n, 1]
-    where       for each layer, μ and then γ of the regions in use, [n, 2 A]
-    background  what the input stage removed, [1, C, H, W]
+    Parameters
+    ----------
+    features
+        p of the top layer where it is not 0, [n, 1]
+    where
+        for each layer, μ and then γ of the regions in use, [n, 2 A]
+    background
+        what the input stage removed, [1, C, H, W]
     """
 
     features: SparseMap

@@ -17,7 +17,10 @@ def attach_stub(package: str, file: str) -> _Loaders:
     Its `__init__.pyi` says where its names are: `from whatwhere.module import name as name`, or
     `from .package import module as module` for a module.
 
-    file  the package's `__file__`
+    Parameters
+    ----------
+    file
+        the package's `__file__`
     """
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     homes = {name: home for home, name in _NAME.findall(stub)}

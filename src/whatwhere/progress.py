@@ -35,9 +35,14 @@ class Pace:
     The first pieces may include compiling and loading, so time counts from when they are done. The
     rate is known after a twentieth of all pieces or after ten seconds.
 
-    total  number of pieces of the stage
-    done   number of pieces that are done
-    now    the time in seconds
+    Parameters
+    ----------
+    total
+        number of pieces of the stage
+    done
+        number of pieces that are done
+    now
+        the time in seconds
     """
 
     total: int

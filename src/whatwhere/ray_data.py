@@ -58,9 +58,14 @@ class Encode:
     axis of a region), where2_indices and so on, and what the input stage removed: low and scale
     (float32), if it has them.
 
-    model   a name, a file or a run
-    spec    settings of inference; None takes the learned steps of the model, or converged codes
-    where   whether to store the pooling variables of the regions in use, too
+    Parameters
+    ----------
+    model
+        a name, a file or a run
+    spec
+        settings of inference; None takes the learned steps of the model, or converged codes
+    where
+        whether to store the pooling variables of the regions in use, too
     """
 
     def __init__(
@@ -101,7 +106,10 @@ class Describe:
     """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
     size.
 
-    model   a name, a file or a run
+    Parameters
+    ----------
+    model
+        a name, a file or a run
     """
 
     def __init__(
@@ -131,7 +139,10 @@ class Describe:
 class Denoise:
     """Removes the noise of pictures; the results are float32 of the same shape, with white 1.
 
-    noise   standard deviation of the noise, where white is 1; None estimates it
+    Parameters
+    ----------
+    noise
+        standard deviation of the noise, where white is 1; None estimates it
     """
 
     def __init__(
@@ -157,7 +168,10 @@ class Score:
     """Replaces the column `image` with `score` (float64, larger is less normal) and `anomaly`
     (bool, above the threshold of the detector).
 
-    detector  a file that `whatwhere anomaly fit` wrote
+    Parameters
+    ----------
+    detector
+        a file that `whatwhere anomaly fit` wrote
     """
 
     def __init__(self, detector: str | Path, *, column: str = "image") -> None:
@@ -251,9 +265,15 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
     """Return what and where of one row that `Encode` wrote, as read from Parquet. Without
     `where=True` it has no pooling variables.
 
-    row    the columns of one picture: a row of a pandas table, or a dictionary
-    model  the model that encoded it
+    Parameters
+    ----------
+    row
+        the columns of one picture: a row of a pandas table, or a dictionary
+    model
+        the model that encoded it
 
+    Examples
+    --------
     >>> encode = Encode("mnist", where=True, device="cpu")
     >>> columns = encode({"image": ww.data.load("digits").pixels[:1, 0]})
     >>> model = ww.load("mnist")

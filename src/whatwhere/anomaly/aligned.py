@@ -25,8 +25,12 @@ ONE_SIZE = "Resize them, or leave out --aligned (in Python: aligned=False)."
 class ObjectSpec:
     """Settings of aligned objects.
 
-    usual  the smallest number of pictures that show which distances are usual
-    near   share of the squared length of a picture; smaller distances count as equal
+    Parameters
+    ----------
+    usual
+        the smallest number of pictures that show which distances are usual
+    near
+        share of the squared length of a picture; smaller distances count as equal
     """
 
     usual: int = 250
@@ -40,10 +44,16 @@ _OBJECT = ObjectSpec()
 class NormalObject:
     """What normal objects are like; it gives the kinds of evidence of `OBJECT`.
 
-    bank     [P, M, D]: the energies of every place of M normal pictures
-    squares  [P, M]: their squared lengths
-    usual    [2, P]: mean and deviation of the evidence of each place in normal pictures
-    size     [2]: rows and columns
+    Parameters
+    ----------
+    bank
+        [P, M, D]: the energies of every place of M normal pictures
+    squares
+        [P, M]: their squared lengths
+    usual
+        [2, P]: mean and deviation of the evidence of each place in normal pictures
+    size
+        [2]: rows and columns
     """
 
     bank: Tensor
@@ -71,7 +81,10 @@ class NormalObject:
         """Return the logarithm of the squared distance of every place [P] and of the whole [] from
         the nearest normal one.
 
-        but  number of a picture that is left out
+        Parameters
+        ----------
+        but
+            number of a picture that is left out
         """
         x = cells.energy.flatten(1).mT[:, None]
         squares = x.square().sum(2) + self.squares - 2 * (self.bank @ x.mT)[..., 0]  # [P, M]

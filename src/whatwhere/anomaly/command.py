@@ -86,28 +86,42 @@ def fit(
     A few pictures with defects choose the threshold: --defects. The command says which share of new
     defects it expects to find.
 
-    normal  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
-    out     file for the detector
-    report  folder for a page and a table of the normal pictures, the oddest first. Default: none
-    defects  a folder of pictures with defects, or an .npy, .npz or IDX file. They choose the
-             threshold that costs least
-    marks   the table marks.csv that the page of a report saves: pictures marked as false alarms
-            become normal ones, and pictures marked as defects choose the threshold
-    cost    cost of a missed defect, in false alarms, for --defects and --marks
-    expected  share of new pictures that have a defect, such as 1%. The command says which share of
-              the alarms is true. With --defects, it also sets the threshold (default there: 1%)
-    mask    the region of interest: a picture that is white where pixels count, for all pictures, or
-            a folder with one for each. alpha: transparent pixels of the pictures do not count
-    features  which features to compare, with commas: own (learned from the pictures), colour,
-              edges, network (pip install whatwhere[network]), or ONNX files. Several are joined.
-              usual: own and, if it is installed, network; own alone for small pictures and with
-              --aligned
-    tolerate  changes that must not raise alarms: degrees, pixels and pixels, such as
-              rotation=2,shift=4,blur=1. Learning takes three times as long. A table says how many
-              false alarms changes raise
-    device  auto, cpu or cuda: where places are compared with normal ones. auto: on a GPU if there
-            is one
+    Parameters
+    ----------
+    normal
+        a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
+    out
+        file for the detector
+    report
+        folder for a page and a table of the normal pictures, the oddest first. Default: none
+    defects
+        a folder of pictures with defects, or an .npy, .npz or IDX file. They choose the threshold
+        that costs least
+    marks
+        the table marks.csv that the page of a report saves: pictures marked as false alarms become
+        normal ones, and pictures marked as defects choose the threshold
+    cost
+        cost of a missed defect, in false alarms, for --defects and --marks
+    expected
+        share of new pictures that have a defect, such as 1%. The command says which share of the
+        alarms is true. With --defects, it also sets the threshold (default there: 1%)
+    mask
+        the region of interest: a picture that is white where pixels count, for all pictures, or a
+        folder with one for each. alpha: transparent pixels of the pictures do not count
+    features
+        which features to compare, with commas: own (learned from the pictures), colour, edges,
+        network (pip install whatwhere[network]), or ONNX files. Several are joined. usual: own and,
+        if it is installed, network; own alone for small pictures and with --aligned
+    tolerate
+        changes that must not raise alarms: degrees, pixels and pixels, such as
+        rotation=2,shift=4,blur=1. Learning takes three times as long. A table says how many false
+        alarms changes raise
+    device
+        auto, cpu or cuda: where places are compared with normal ones. auto: on a GPU if there is
+        one
 
+    Examples
+    --------
     $ whatwhere anomaly fit normal/ --out detector
     $ whatwhere anomaly fit normal/ --out detector --aligned
     $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
@@ -288,9 +302,12 @@ def report_files(out: Path) -> list[Path]:
 class ScoreSpec(Checked):
     """Settings of `score`.
 
-    false_alarms  share of normal pictures that may count as anomalies; the command chooses the
-                  threshold again from the scores of the normal pictures, without a new fit.
-                  Default: the setting of the fit
+    Parameters
+    ----------
+    false_alarms
+        share of normal pictures that may count as anomalies; the command chooses the threshold
+        again from the scores of the normal pictures, without a new fit. Default: the setting of the
+        fit
     """
 
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] | None = None
@@ -330,22 +347,35 @@ def score(
     Do not score the pictures that the detector learned from, because their scores are too low. Use
     `odd` for them.
 
-    detector  a file that `whatwhere anomaly fit` or `odd --detector` wrote
-    pictures  a picture, a folder of pictures of any sizes, the name of a data set, or an .npy, .npz
-              or IDX file
-    out       folder for the report. With --shard, each part writes to a sub-folder
-    expected  share of the pictures that have a defect, such as 1%. The report says which share of
-              the alarms is true
-    mask      the region of interest, as in `whatwhere anomaly fit`
-    evaluate  the truth: a folder of masks with the names of the pictures (white where a defect is),
-              or a folder with the folders good and others, such as bad. Writes `evaluation.json`:
-              areas under curves of pictures and pixels, overlap of regions (PRO, AUPIMO), recall
-              and false alarms at the threshold, with intervals
-    compare   a second detector, for --evaluate: which places only one of the two finds
-    device    as in `whatwhere anomaly fit`
-    overwrite  also replace files that whatwhere did not write, or that have changed since. The
-               command replaces results of whatwhere in this folder without asking
+    Parameters
+    ----------
+    detector
+        a file that `whatwhere anomaly fit` or `odd --detector` wrote
+    pictures
+        a picture, a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or
+        IDX file
+    out
+        folder for the report. With --shard, each part writes to a sub-folder
+    expected
+        share of the pictures that have a defect, such as 1%. The report says which share of the
+        alarms is true
+    mask
+        the region of interest, as in `whatwhere anomaly fit`
+    evaluate
+        the truth: a folder of masks with the names of the pictures (white where a defect is), or a
+        folder with the folders good and others, such as bad. Writes `evaluation.json`: areas under
+        curves of pictures and pixels, overlap of regions (PRO, AUPIMO), recall and false alarms at
+        the threshold, with intervals
+    compare
+        a second detector, for --evaluate: which places only one of the two finds
+    device
+        as in `whatwhere anomaly fit`
+    overwrite
+        also replace files that whatwhere did not write, or that have changed since. The command
+        replaces results of whatwhere in this folder without asking
 
+    Examples
+    --------
     $ whatwhere anomaly score new_pictures/ detector --out report
     $ whatwhere anomaly score test/ detector --out report --evaluate test/
     $ whatwhere anomaly score new_pictures/ detector --out report --false-alarms 0.1
@@ -412,16 +442,25 @@ def score(
 class UnsortedSpec(AnomalySpec):
     """Settings of `odd`.
 
-    aligned       compare each place with the same place of other pictures, for objects in a fixed
-                  position in pictures of one size. By default, the detector compares each place
-                  with all places, for surfaces
-    false_alarms  share of normal pictures that may count as anomalies; sets the threshold
-    false_area    share of the area of normal pictures that may lie inside outlines
-    contamination  share of the pictures that you expect to be odd
-    trusted       as in `whatwhere anomaly fit`
-    memory        MB of memory that learning may use. If the pictures need more, the command learns
-                  from a random sample
-    seed          seed of the random sample
+    Parameters
+    ----------
+    aligned
+        compare each place with the same place of other pictures, for objects in a fixed position in
+        pictures of one size. By default, the detector compares each place with all places, for
+        surfaces
+    false_alarms
+        share of normal pictures that may count as anomalies; sets the threshold
+    false_area
+        share of the area of normal pictures that may lie inside outlines
+    contamination
+        share of the pictures that you expect to be odd
+    trusted
+        as in `whatwhere anomaly fit`
+    memory
+        MB of memory that learning may use. If the pictures need more, the command learns from a
+        random sample
+    seed
+        seed of the random sample
     """
 
     contamination: Annotated[float, Within(0, 0.5)] = _UNSORTED
@@ -448,19 +487,30 @@ def odd(
     pictures is odd (--contamination changes that), leaves those out, and learns from the rest. It
     compares each picture with what it learned from the others. It writes the same files as `score`.
 
-    pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
-              file
-    out       folder for the report
-    detector  file for the detector, with which `whatwhere anomaly score` scores new pictures.
-              Default: the command does not keep the detector
-    expected  share of the pictures that have a defect, such as 1%. The report says which share of
-              the alarms is true
-    mask      the region of interest, as in `whatwhere anomaly fit`
-    features  which features to compare, as in `whatwhere anomaly fit`
-    device    as in `whatwhere anomaly fit`
-    overwrite  also replace files that whatwhere did not write, or that have changed since. The
-               command replaces results of whatwhere in this folder without asking
+    Parameters
+    ----------
+    pictures
+        a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
+    out
+        folder for the report
+    detector
+        file for the detector, with which `whatwhere anomaly score` scores new pictures. Default:
+        the command does not keep the detector
+    expected
+        share of the pictures that have a defect, such as 1%. The report says which share of the
+        alarms is true
+    mask
+        the region of interest, as in `whatwhere anomaly fit`
+    features
+        which features to compare, as in `whatwhere anomaly fit`
+    device
+        as in `whatwhere anomaly fit`
+    overwrite
+        also replace files that whatwhere did not write, or that have changed since. The command
+        replaces results of whatwhere in this folder without asking
 
+    Examples
+    --------
     $ whatwhere anomaly odd pictures/ --out odd
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     $ whatwhere anomaly odd pictures/ --out odd --detector detector

@@ -17,10 +17,16 @@ from torch import Tensor
 class ContrastSpec:
     """Settings of contrast.
 
-    dull   times less contrast than the dullest normal picture
-    none   contrast that counts as none: less than half a level of 8 bits
-    dim    share of the brightness of the darkest normal picture; darker ones count as this dark
-    score  score for each factor e of missing contrast
+    Parameters
+    ----------
+    dull
+        times less contrast than the dullest normal picture
+    none
+        contrast that counts as none: less than half a level of 8 bits
+    dim
+        share of the brightness of the darkest normal picture; darker ones count as this dark
+    score
+        score for each factor e of missing contrast
     """
 
     dull: float = 4.0

@@ -29,11 +29,16 @@ from whatwhere.spec.checks import Checked, Count, Positive, Within
 class CurveSpec(Checked):
     """Settings of curves, in pixels of the finest scale.
 
-    directions  of strokes, over half a turn
-    width       deviation of a stroke's profile
-    piece       length of a stroke
-    doublings   of that length. Curves of 48 pixels tell roads with cracks apart better than shorter
-                ones do
+    Parameters
+    ----------
+    directions
+        of strokes, over half a turn
+    width
+        deviation of a stroke's profile
+    piece
+        length of a stroke
+    doublings
+        of that length. Curves of 48 pixels tell roads with cracks apart better than shorter ones do
     """
 
     directions: Annotated[int, Within(2)] = 12
@@ -89,7 +94,10 @@ def in_own_units(sums: Tensor, known: Tensor) -> Tensor:
     columns]: how many deviations they exceed the mean of their direction, for the best direction.
     So what a surface has everywhere, such as lines of grinding, does not count.
 
-    known  [rows, columns]: the places that count
+    Parameters
+    ----------
+    known
+        [rows, columns]: the places that count
     """
     inside = sums[:, known]
     mean, deviation = inside.mean(1), inside.std(1, correction=0).clamp_min(_QUIET)

@@ -86,9 +86,14 @@ Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
 class DetectorSpec:
     """Settings of detectors that change no score.
 
-    compared        normal patches that are shown
-    feature_copies  of the maps of a picture that `fit` holds at most
-    value_bytes     of a value of a map
+    Parameters
+    ----------
+    compared
+        normal patches that are shown
+    feature_copies
+        of the maps of a picture that `fit` holds at most
+    value_bytes
+        of a value of a map
     """
 
     compared: int = 4
@@ -102,8 +107,12 @@ _DETECTOR = DetectorSpec()
 class Patch(NamedTuple):
     """A square of a picture, smaller where the picture is smaller.
 
-    top, left      row and column of its first pixel, from 0
-    height, width  in pixels
+    Parameters
+    ----------
+    top, left
+        row and column of its first pixel, from 0
+    height, width
+        in pixels
     """
 
     top: int
@@ -137,15 +146,22 @@ class Patch(NamedTuple):
 class Detection:
     """The findings of a detector in a picture.
 
-    name         the file, or the number of the picture in an array or a list
-    score        the higher, the less normal; a score above `threshold_.value` is an anomaly
-    evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
-                 median, and a tenth of them exceed 1
-    anomaly_map  [H, W]: how rare such a place is among normal pictures, whatever the picture: a
-                 place with the value 2 is less normal than 99 % of their area, with 3 than 99.9 %
-                 (-log10 of the rest). Above `rarest_`, which no normal picture reaches, only the
-                 order means something. NaN where a pixel is unknown
-    patch        the least normal place: the `Patch` around the largest value of the map
+    Parameters
+    ----------
+    name
+        the file, or the number of the picture in an array or a list
+    score
+        the higher, the less normal; a score above `threshold_.value` is an anomaly
+    evidence
+        evidence of each kind, in units of normal pictures with such a surface: 0 is their median,
+        and a tenth of them exceed 1
+    anomaly_map
+        [H, W]: how rare such a place is among normal pictures, whatever the picture: a place with
+        the value 2 is less normal than 99 % of their area, with 3 than 99.9 % (-log10 of the rest).
+        Above `rarest_`, which no normal picture reaches, only the order means something. NaN where
+        a pixel is unknown
+    patch
+        the least normal place: the `Patch` around the largest value of the map
     """
 
     name: str
@@ -174,46 +190,63 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : the features for comparing pictures. None or "own" uses the detector's own features,
-        "colour", "edges" and "network" those of `whatwhere.views`. A callable from pictures
-        [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a pretrained network, replaces
-        them. A list, such as ["own", network], uses all of them, joined by ranks
-    aligned : compare each place with the same place of normal pictures, for objects in a fixed
-        position in pictures of one size (digits, parts). False compares with all places, for
-        surfaces
-    false_alarms : share of normal pictures that may count as anomalies; sets the threshold
-    false_area : share of the area of normal pictures that may lie inside outlines; sets `outline_`
-    contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
-        least normal ones and learns again from the rest
-    trusted : every picture given to `fit` is normal. By default, those that score far above the
-        others (`odd_pictures_`) do not count in the threshold
-    tolerate : a `Tolerance`: how far pictures may be rotated, shifted and blurred without an alarm.
-        `fit` learns from changed copies of the normal pictures, too, and takes as many times longer
-    memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
-        up to a million pixels. A sixteenth of it holds the normal pictures that are kept
-    random_state : seed of the sample, an integer
-    device : "cpu", "cuda" or "auto": where `fit` and scoring compare places with normal ones, which
+    features
+        the features for comparing pictures. None or "own" uses the detector's own features,
+        "colour", "edges" and "network" those of `whatwhere.views`. A callable from pictures [n, C,
+        h, w] to a map [n, D, h', w'] or several maps, such as a pretrained network, replaces them.
+        A list, such as ["own", network], uses all of them, joined by ranks
+    aligned
+        compare each place with the same place of normal pictures, for objects in a fixed position
+        in pictures of one size (digits, parts). False compares with all places, for surfaces
+    false_alarms
+        share of normal pictures that may count as anomalies; sets the threshold
+    false_area
+        share of the area of normal pictures that may lie inside outlines; sets `outline_`
+    contamination
+        share of the pictures given to `fit` that may be anomalies. `fit` leaves out the least
+        normal ones and learns again from the rest
+    trusted
+        every picture given to `fit` is normal. By default, those that score far above the others
+        (`odd_pictures_`) do not count in the threshold
+    tolerate
+        a `Tolerance`: how far pictures may be rotated, shifted and blurred without an alarm. `fit`
+        learns from changed copies of the normal pictures, too, and takes as many times longer
+    memory
+        MB that `fit` may use beyond the program itself and the given features, for pictures of up
+        to a million pixels. A sixteenth of it holds the normal pictures that are kept
+    random_state
+        seed of the sample, an integer
+    device
+        "cpu", "cuda" or "auto": where `fit` and scoring compare places with normal ones, which
         takes about half of the time. Aligned objects are compared on the CPU
 
     Attributes
     ----------
-    threshold_ : a `Threshold`: its value, the expected rate of false alarms, and the interval of
-        that rate
-    outline_ : values of `anomaly_map` above it are inside the outline of an anomaly: -log10 of
+    threshold_
+        a `Threshold`: its value, the expected rate of false alarms, and the interval of that rate
+    outline_
+        values of `anomaly_map` above it are inside the outline of an anomaly: -log10 of
         `false_area`
-    rarest_ : values of `anomaly_map` above it are larger than any in the normal pictures. Of them,
-        only the order means something
-    normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
-    normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
-        dictionaries; `load` does not restore it
-    odd_pictures_ : an `OddPictures`: pictures given as normal that score far above the others; None
-        without such pictures
-    recall_ : a `Recall`, the share of defects that `choose_threshold_by_defects` expects to find;
-        None without defects
-    fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
-        (n,)
-    far_ : which of `normal_scores_` are those of `odd_pictures_`, as numbers from 0
-    offset_ : `score_samples` minus `decision_function`
+    rarest_
+        values of `anomaly_map` above it are larger than any in the normal pictures. Of them, only
+        the order means something
+    normal_scores_
+        scores of the normal pictures, each by what was learned from the others, (n,)
+    normal_evidence_
+        evidence of each kind that `normal_scores_` come from, a list of n dictionaries; `load` does
+        not restore it
+    odd_pictures_
+        an `OddPictures`: pictures given as normal that score far above the others; None without
+        such pictures
+    recall_
+        a `Recall`, the share of defects that `choose_threshold_by_defects` expects to find; None
+        without defects
+    fitted_
+        numbers of the pictures that `normal_scores_` belong to, in the order they were given, (n,)
+    far_
+        which of `normal_scores_` are those of `odd_pictures_`, as numbers from 0
+    offset_
+        `score_samples` minus `decision_function`
 
     Examples
     --------
@@ -265,9 +298,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     ) -> AnomalyDetector:
         """Learn what normal pictures are like.
 
-        mask      the region of interest, as in `open_pictures`
-        progress  called with the number of pictures just read
-        stage     shows the progress of each part of the work
+        Parameters
+        ----------
+        mask
+            the region of interest, as in `open_pictures`
+        progress
+            called with the number of pictures just read
+        stage
+            shows the progress of each part of the work
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -316,7 +354,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Count the false alarms that changes of the normal pictures raise, right after `fit`. The
         pictures are judged by what the detector learned from the others, about three quarters.
 
-        most  number of pictures that are tried
+        Parameters
+        ----------
+        most
+            number of pictures that are tried
         """
         check_is_fitted(self, "threshold_")
         if not hasattr(self, "judges_"):
@@ -344,7 +385,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def choose_threshold(self, false_alarms: float) -> AnomalyDetector:
         """Change the threshold, without a new fit: choose it again from `normal_scores_`.
 
-        false_alarms  share of normal pictures that may count as anomalies
+        Parameters
+        ----------
+        false_alarms
+            share of normal pictures that may count as anomalies
         """
         check_is_fitted(self, "threshold_")
         AnomalySpec(false_alarms=false_alarms)  # raises an error if it is no such share
@@ -359,8 +403,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Choose the threshold that costs least, from a few pictures with defects that the detector
         has not learned from; `recall_` is what it expects to find.
 
-        cost      of a missed defect, in false alarms
-        expected  share of pictures that have a defect
+        Parameters
+        ----------
+        cost
+            of a missed defect, in false alarms
+        expected
+            share of pictures that have a defect
         """
         check_is_fitted(self, "threshold_")
         defects = -self.score_samples(X)
@@ -535,9 +583,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
         RunError.
 
-        features  the features that the detector was fitted with, unless they are its own; other
-                  features raise a RunError
-        device    where places are compared, as in `AnomalyDetector`
+        Parameters
+        ----------
+        features
+            the features that the detector was fitted with, unless they are its own; other features
+            raise a RunError
+        device
+            where places are compared, as in `AnomalyDetector`
         """
         file = Path(path)
         chosen = choose_device(device)

@@ -33,13 +33,21 @@ _Share = Annotated[float, Within(0, 1, above=True)]
 class EvaluationSpec(Checked):
     """Settings of evaluations.
 
-    bins        of the values of maps
-    found       share of a region inside an outline from which on it counts as found: a single pixel
-                of a large region may be a false alarm
-    white       brightness above which a pixel of a mask is part of a defect
-    most_false  rate of false alarms of pixels up to which PRO is measured, as its authors do
-    rarest_false, rare_false  rates between which AUPIMO is measured, as its authors do
-    resamples   of the pictures, for intervals of areas under curves
+    Parameters
+    ----------
+    bins
+        of the values of maps
+    found
+        share of a region inside an outline from which on it counts as found: a single pixel of a
+        large region may be a false alarm
+    white
+        brightness above which a pixel of a mask is part of a defect
+    most_false
+        rate of false alarms of pixels up to which PRO is measured, as its authors do
+    rarest_false, rare_false
+        rates between which AUPIMO is measured, as its authors do
+    resamples
+        of the pictures, for intervals of areas under curves
     """
 
     bins: Count = 8192
@@ -55,8 +63,12 @@ class EvaluationSpec(Checked):
 class _Truth:
     """Which pictures have a defect, and where.
 
-    odd    [n]
-    masks  masks of the pictures, as a picture each; None where a picture has none
+    Parameters
+    ----------
+    odd
+        [n]
+    masks
+        masks of the pictures, as a picture each; None where a picture has none
     """
 
     odd: np.ndarray
@@ -154,9 +166,14 @@ def _of_size(mask: Tensor, size: Sequence[int], name: str) -> Tensor:
 class _Region:
     """A region of a defect: one connected part of a mask.
 
-    picture  its number
-    counts   [bins] of the values of the map inside
-    inside   share of it that is inside outlines
+    Parameters
+    ----------
+    picture
+        its number
+    counts
+        [bins] of the values of the map inside
+    inside
+        share of it that is inside outlines
     """
 
     picture: int

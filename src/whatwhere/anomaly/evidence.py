@@ -39,13 +39,20 @@ Each = Callable[..., Iterable[Any]]  # a map, perhaps in several threads
 class Kind:
     """A kind of evidence.
 
-    quantile  of the cells of a picture that is its evidence
-    weight    how much a unit counts, in a map too. The more all kinds count, the more the largest
-              alone decides
-    in_score  how much the evidence counts in the score of a picture
-    usual     evidence that does not count there
-    sort      of kinds of one sort, only the larger counts in a score, because each further kind
-              makes normal pictures odder by chance; empty for a sort of its own
+    Parameters
+    ----------
+    quantile
+        of the cells of a picture that is its evidence
+    weight
+        how much a unit counts, in a map too. The more all kinds count, the more the largest alone
+        decides
+    in_score
+        how much the evidence counts in the score of a picture
+    usual
+        evidence that does not count there
+    sort
+        of kinds of one sort, only the larger counts in a score, because each further kind makes
+        normal pictures odder by chance; empty for a sort of its own
     """
 
     quantile: float = 1.0
@@ -96,14 +103,21 @@ class MapSpec:
     """Settings of maps, in units of evidence. They were chosen on five folds of magnetic tiles, and
     looked at on ball screws.
 
-    wide_limit  most that rows, columns and the whole picture count next to local evidence: they
-                never mark a place alone
-    relative    share of a map that compares places with their own picture, not with all normal ones
-    wide        weight of the evidence of rows, columns and the whole picture there
-    most_wide   largest size of that evidence
-    score       weight of the score of the picture, so that a place counts more in a picture that is
-                odd
-    most_score  largest size of that score: an odd picture is not odd everywhere
+    Parameters
+    ----------
+    wide_limit
+        most that rows, columns and the whole picture count next to local evidence: they never mark
+        a place alone
+    relative
+        share of a map that compares places with their own picture, not with all normal ones
+    wide
+        weight of the evidence of rows, columns and the whole picture there
+    most_wide
+        largest size of that evidence
+    score
+        weight of the score of the picture, so that a place counts more in a picture that is odd
+    most_score
+        largest size of that score: an odd picture is not odd everywhere
     """
 
     wide_limit: float = 1.0
@@ -123,18 +137,30 @@ LEAST = 0.1  # the smallest spread of evidence and of energies that is used
 class EvidenceSpec:
     """Settings of evidence.
 
-    temperature     units: T of the soft maximum
-    upper_quantile  of normal pictures, whose evidence is 1: a tenth of them is enough to measure
-                    it
-    shrinkage       of correlations towards 0, since pictures are few
-    band            cells: how many rows or columns are compared with the next ones
-    bank            normal places that others are compared with
-    edge_pictures   pictures whose places tell what is usual near a border
-    edge_places     places of these pictures, at each distance from the border
-    queries         places that are compared at a time, so that their distances fit into a cache
-    parts           of as many places that a thread compares
-    groups          groups in which the smallest of many values are searched
-    directions      directions in which the surfaces of normal pictures differ most
+    Parameters
+    ----------
+    temperature
+        units: T of the soft maximum
+    upper_quantile
+        of normal pictures, whose evidence is 1: a tenth of them is enough to measure it
+    shrinkage
+        of correlations towards 0, since pictures are few
+    band
+        cells: how many rows or columns are compared with the next ones
+    bank
+        normal places that others are compared with
+    edge_pictures
+        pictures whose places tell what is usual near a border
+    edge_places
+        places of these pictures, at each distance from the border
+    queries
+        places that are compared at a time, so that their distances fit into a cache
+    parts
+        of as many places that a thread compares
+    groups
+        groups in which the smallest of many values are searched
+    directions
+        directions in which the surfaces of normal pictures differ most
     """
 
     temperature: float = 1.0
@@ -190,10 +216,16 @@ class Gaussian:
 class _Regression:
     """The energies of a place as its neighbours predict them, linearly, from normal pictures.
 
-    mean, deviation  [D], of the energies
-    weights          [4 D, D]: the share of each neighbour's energies
-    residual         the distribution of what is not predicted
-    edge             as in `NormalSurface`
+    Parameters
+    ----------
+    mean, deviation
+        [D], of the energies
+    weights
+        [4 D, D]: the share of each neighbour's energies
+    residual
+        the distribution of what is not predicted
+    edge
+        as in `NormalSurface`
     """
 
     mean: Tensor
@@ -319,8 +351,12 @@ def _learn_regression(pictures: Sequence[Cells], total: _NeighbourMoments) -> _R
 class _NormalPlaces:
     """Descriptions of normal places: their distribution, and a bank of whitened ones.
 
-    bank     [D, M], on the device that compares places with it
-    nearest  number of them that a place is compared with
+    Parameters
+    ----------
+    bank
+        [D, M], on the device that compares places with it
+    nearest
+        number of them that a place is compared with
     """
 
     distribution: Gaussian
@@ -353,7 +389,10 @@ class _NormalPlaces:
         """Return the logarithm of the squared distance from the nearest normal places, of
         descriptions [D, n]: [n].
 
-        others  [M]: the places of the bank that count, if there are any
+        Parameters
+        ----------
+        others
+            [M]: the places of the bank that count, if there are any
         """
         device = self.bank.device
         lengths = self.bank.square().sum(0)
@@ -384,18 +423,29 @@ class _NormalPlaces:
 class NormalSurface:
     """What normal surfaces are like; it gives the kinds of evidence of `SURFACE`.
 
-    peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and
-                   what is 1 above it
-    texture        energies of places
-    places         [3, M]: the picture, the row and the column of each in the bank
-    edge           [2, around + 1]: mean and deviation of the texture's evidence, by the distance
-                   from the border
-    rows, columns  distributions of the differences of bands
-    whole          distribution of the mean energies
-    curves         [2, around + 1]: mean and deviation of the sums along curves, by the distance
-                   from the border
-    colour         colours of places; of 0 planes unless pictures are in colour
-    neighbours     how places depend on those around them, if `Search.gap` asks for it
+    Parameters
+    ----------
+    peaks
+        [2, 2 R]: the median over pictures of the logarithm of the largest response, and what is 1
+        above it
+    texture
+        energies of places
+    places
+        [3, M]: the picture, the row and the column of each in the bank
+    edge
+        [2, around + 1]: mean and deviation of the texture's evidence, by the distance from the
+        border
+    rows, columns
+        distributions of the differences of bands
+    whole
+        distribution of the mean energies
+    curves
+        [2, around + 1]: mean and deviation of the sums along curves, by the distance from the
+        border
+    colour
+        colours of places; of 0 planes unless pictures are in colour
+    neighbours
+        how places depend on those around them, if `Search.gap` asks for it
     """
 
     peaks: Tensor
@@ -566,10 +616,16 @@ class ExpectedEvidence:
     pictures differ most, in units of their deviations. A picture at a distance r counts exp(-r² /
     2), the mean of all pictures counts 1.
 
-    mean        [D]: mean energies of all pictures
-    directions  [D, _EVIDENCE.directions]
-    surfaces    [N, _EVIDENCE.directions]
-    evidence    [N, k]
+    Parameters
+    ----------
+    mean
+        [D]: mean energies of all pictures
+    directions
+        [D, _EVIDENCE.directions]
+    surfaces
+        [N, _EVIDENCE.directions]
+    evidence
+        [N, k]
     """
 
     mean: Tensor
@@ -627,7 +683,10 @@ def evidence_of_places(
     share of the map, within this picture. The others, which fill bands or the whole picture, count
     up to a limit only, so that a place is marked by what is seen there.
 
-    known  [rows, columns]: the places that count
+    Parameters
+    ----------
+    known
+        [rows, columns]: the places that count
     """
     weights = torch.tensor([_LOCAL.get(kind, 0.0) for kind in kinds])
     local = torch.einsum("k,khw->hw", weights / weights.sum(), by_kind)

@@ -29,9 +29,13 @@ _GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=
 class GivenSpec:
     """Settings of features that a user gives.
 
-    most_channels  more are projected on as many random directions
-    alike          share of the largest value by which features may differ; other processors and
-                   network versions round differently
+    Parameters
+    ----------
+    most_channels
+        more are projected on as many random directions
+    alike
+        share of the largest value by which features may differ; other processors and network
+        versions round differently
     """
 
     most_channels: int = 256

@@ -41,13 +41,22 @@ QUIET = 0.01  # added to an energy before its logarithm is taken
 class FilterSpec:
     """Settings of filters.
 
-    cosines         features of signals
-    dark            share of the mean brightness; darker values count as equally dark
-    noise           share of the mean variance; smaller variances count as rounding errors
-    least_variance  the variance of the rounding of 8 bits
-    patches         of each picture, at most, that a covariance is measured on
-    clean           share of known pixels around a cell whose responses are used
-    fewest_clean    share of such cells; with fewer, those near gaps are used, too
+    Parameters
+    ----------
+    cosines
+        features of signals
+    dark
+        share of the mean brightness; darker values count as equally dark
+    noise
+        share of the mean variance; smaller variances count as rounding errors
+    least_variance
+        the variance of the rounding of 8 bits
+    patches
+        of each picture, at most, that a covariance is measured on
+    clean
+        share of known pixels around a cell whose responses are used
+    fewest_clean
+        share of such cells; with fewer, those near gaps are used, too
     """
 
     cosines: int = 7
@@ -66,19 +75,32 @@ _FILTERS = FilterSpec()
 class Search:
     """How finely pictures are searched.
 
-    scales     how many pixels of the picture are one pixel of a filter
-    cell       side of a cell, in pixels of the picture
-    around     cells: what a place is like is the mean of a square of this side around it
-    own        share of the mean energies of a picture that is subtracted from a place's, so that a
-               texture is compared with itself
-    nearest    number of normal places that a place is compared with
-    logarithm  take the logarithm of brightness, so that dark marks stand out more than bright ones
-    texture    the same as `around`, for the texture alone; 0: as `around`
-    gap        cells between a place and those that it is predicted from; 0: no prediction
-    detail     units of a map for each factor e by which a response is smaller than the largest one
-               nearby: it sharpens a map, whose places are as coarse as `around`
-    reach      cells: how far away nearby is
-    curves     look for long curves, too
+    Parameters
+    ----------
+    scales
+        how many pixels of the picture are one pixel of a filter
+    cell
+        side of a cell, in pixels of the picture
+    around
+        cells: what a place is like is the mean of a square of this side around it
+    own
+        share of the mean energies of a picture that is subtracted from a place's, so that a texture
+        is compared with itself
+    nearest
+        number of normal places that a place is compared with
+    logarithm
+        take the logarithm of brightness, so that dark marks stand out more than bright ones
+    texture
+        the same as `around`, for the texture alone; 0: as `around`
+    gap
+        cells between a place and those that it is predicted from; 0: no prediction
+    detail
+        units of a map for each factor e by which a response is smaller than the largest one nearby:
+        it sharpens a map, whose places are as coarse as `around`
+    reach
+        cells: how far away nearby is
+    curves
+        look for long curves, too
     """
 
     scales: tuple[int, ...]
@@ -104,18 +126,27 @@ SIGNAL = Search(scales=(1, 2, 4), cell=4)
 class Cells:
     """A picture in squares of `cell` × `cell` pixels.
 
-    energy  [D, rows, columns]: the logarithm of the mean size of each response, then the brightness
-            of each channel; for aligned objects, the roots of the means of positive and of negative
-            responses, of unit length together
-    peaks   [2 R, rows, columns]: the largest response, and the largest negative one
-    known   [rows, columns]: whether at least half of the pixels are known
-    search  the search that found them
-    colour  [K, rows, columns]: the mean colour; K is 0 unless the picture is in colour
-    detail  [h, w]: how much smaller the largest response is than the largest one nearby,
-            as a logarithm, at the finest scale: it shows where in a cell a mark is.
-            Empty if the features have no finer places
-    curves  [rows, columns]: the largest sums of responses along dark curves, in units of the
-            picture; empty where curves are not looked for
+    Parameters
+    ----------
+    energy
+        [D, rows, columns]: the logarithm of the mean size of each response, then the brightness of
+        each channel; for aligned objects, the roots of the means of positive and of negative
+        responses, of unit length together
+    peaks
+        [2 R, rows, columns]: the largest response, and the largest negative one
+    known
+        [rows, columns]: whether at least half of the pixels are known
+    search
+        the search that found them
+    colour
+        [K, rows, columns]: the mean colour; K is 0 unless the picture is in colour
+    detail
+        [h, w]: how much smaller the largest response is than the largest one nearby, as a
+        logarithm, at the finest scale: it shows where in a cell a mark is. Empty if the features
+        have no finer places
+    curves
+        [rows, columns]: the largest sums of responses along dark curves, in units of the picture;
+        empty where curves are not looked for
     """
 
     energy: Tensor
@@ -152,13 +183,20 @@ class _ByCell(NamedTuple):
 class Filters:
     """The filters for pictures of `channels` channels, learned from normal ones by `learn_filters`.
 
-    dark     brightness that counts as dark (`brightness`); 0: values are used as they are
-    mixing   [C, C]: makes planes of the channels (`_learn_channels`)
-    kernels  [scales, P, F, SIDE, SIDE] for the first P planes, of signals [scales, P, F, 1, SIDE].
-             Other planes are colour
-    aligned  whether the pictures are of aligned objects
-    strokes  [K, SIDE, SIDE] for the first plane at the finest scale, which curves consist of; empty
-             where curves are not looked for
+    Parameters
+    ----------
+    dark
+        brightness that counts as dark (`brightness`); 0: values are used as they are
+    mixing
+        [C, C]: makes planes of the channels (`_learn_channels`)
+    kernels
+        [scales, P, F, SIDE, SIDE] for the first P planes, of signals [scales, P, F, 1, SIDE]. Other
+        planes are colour
+    aligned
+        whether the pictures are of aligned objects
+    strokes
+        [K, SIDE, SIDE] for the first plane at the finest scale, which curves consist of; empty
+        where curves are not looked for
     """
 
     dark: float
@@ -321,7 +359,10 @@ class Filters:
         """Return which cells [rows, columns] show what is known [H, W], and not the border of a
         gap; all of them if gaps are nearly everywhere.
 
-        half_known  [rows, columns]: cells with at least half of their pixels known
+        Parameters
+        ----------
+        half_known
+            [rows, columns]: cells with at least half of their pixels known
         """
         reach = max(self.search.scales) * (SIDE // 2)
         window = (1 if self.for_signals else 2 * reach + 1, 2 * reach + 1)

@@ -19,10 +19,16 @@ from whatwhere.anomaly.evidence import LEAST
 class RankSpec:
     """Settings of ranks.
 
-    at_once  values whose ranks are computed at a time, so that memory is bounded
-    fewest   pixels above the highest bend
-    levels   shares of normal pictures below the bends of the curve
-    areas    shares of the area of normal pictures there
+    Parameters
+    ----------
+    at_once
+        values whose ranks are computed at a time, so that memory is bounded
+    fewest
+        pixels above the highest bend
+    levels
+        shares of normal pictures below the bends of the curve
+    areas
+        shares of the area of normal pictures there
     """
 
     at_once: int = 2**16

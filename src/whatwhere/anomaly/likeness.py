@@ -18,12 +18,18 @@ Size = tuple[int, int]
 class LikenessSpec(Checked):
     """Settings of comparisons with the pictures that a detector learned from.
 
-    scale          how many times larger or smaller a picture may be than they are, along the
-                   geometric mean of its sides. Filters have a fixed size in pixels: at twice the
-                   size, every normal picture is an alarm
-    few            fewer different normal pictures than this do not show how they differ
-    other_kind     share of pictures above every normal one, beyond which they are of another kind
-    fewest_judged  pictures from which on that share is looked at
+    Parameters
+    ----------
+    scale
+        how many times larger or smaller a picture may be than they are, along the geometric mean of
+        its sides. Filters have a fixed size in pixels: at twice the size, every normal picture is
+        an alarm
+    few
+        fewer different normal pictures than this do not show how they differ
+    other_kind
+        share of pictures above every normal one, beyond which they are of another kind
+    fewest_judged
+        pictures from which on that share is looked at
     """
 
     scale: Annotated[float, Within(1)] = 1.5
@@ -38,10 +44,16 @@ USUAL = LikenessSpec()
 class UnlikeLearned(ImageError):
     """A picture that cannot be compared with those that a detector learned from.
 
-    name      of the picture
-    given     what it is
-    expected  what the others are
-    remedy    what to do, as a sentence
+    Attributes
+    ----------
+    name
+        of the picture
+    given
+        what it is
+    expected
+        what the others are
+    remedy
+        what to do, as a sentence
     """
 
     def __init__(self, name: str, given: str, expected: str, remedy: str) -> None:
@@ -57,8 +69,12 @@ class UnlikeLearned(ImageError):
 class TooAlike(UserWarning):
     """Normal pictures that do not show how normal pictures differ.
 
-    given      number of normal pictures
-    different  number of different ones among them
+    Attributes
+    ----------
+    given
+        number of normal pictures
+    different
+        number of different ones among them
     """
 
     def __init__(self, given: int, different: int) -> None:
@@ -77,8 +93,12 @@ class TooAlike(UserWarning):
 class LearnedKind:
     """The channels and the sizes of the pictures that a detector learned from.
 
-    signals      whether they are signals, which may have any length
-    least, most  geometric means of the sides of the smallest and of the largest picture, in pixels
+    Parameters
+    ----------
+    signals
+        whether they are signals, which may have any length
+    least, most
+        geometric means of the sides of the smallest and of the largest picture, in pixels
     """
 
     channels: int

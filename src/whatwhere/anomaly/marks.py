@@ -21,9 +21,14 @@ _NOT_SURE = "not sure"
 class MarksError(RunError):
     """A table of marks that cannot be used.
 
-    file      the table
-    given     what is wrong with it
-    expected  what a table has
+    Attributes
+    ----------
+    file
+        the table
+    given
+        what is wrong with it
+    expected
+        what a table has
     """
 
     def __init__(self, file: Path, given: str, expected: str) -> None:
@@ -40,8 +45,12 @@ class MarksError(RunError):
 class Marks:
     """The marks of pictures by their folders and names.
 
-    file    the table
-    folder  folder → name → mark
+    Parameters
+    ----------
+    file
+        the table
+    folder
+        folder → name → mark
     """
 
     file: Path

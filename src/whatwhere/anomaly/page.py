@@ -50,13 +50,21 @@ _KINDS = {
 class PageSettings:
     """How much a page holds, and how it is drawn.
 
-    large           pictures with a large view: the least normal ones
-    large_side      pixels of the longer side of a large view
-    small_side      the same for small ones: 10,000 of them make a page of about 60 MB
-    per_part        small pictures that the browser reads at once
-    per_large_part  the same for large ones
-    faint, opaque   opacity of the red at the threshold of maps, so that outlines have an inside,
-                    and where it is strongest: the surface is seen under it
+    Parameters
+    ----------
+    large
+        pictures with a large view: the least normal ones
+    large_side
+        pixels of the longer side of a large view
+    small_side
+        the same for small ones: 10,000 of them make a page of about 60 MB
+    per_part
+        small pictures that the browser reads at once
+    per_large_part
+        the same for large ones
+    faint, opaque
+        opacity of the red at the threshold of maps, so that outlines have an inside, and where it
+        is strongest: the surface is seen under it
     """
 
     large: int = 200
@@ -72,9 +80,14 @@ class PageSettings:
 class MapScale:
     """The scale of red in maps.
 
-    outline   threshold of maps, where red begins
-    rarest    largest value in normal pictures, where red is strongest
-    pictures  number of these normal pictures
+    Parameters
+    ----------
+    outline
+        threshold of maps, where red begins
+    rarest
+        largest value in normal pictures, where red is strongest
+    pictures
+        number of these normal pictures
     """
 
     outline: float
@@ -102,14 +115,23 @@ class MapScale:
 class PageFacts:
     """What a page says besides its pictures.
 
-    threshold      of scores
-    normal         scores of other pictures, which the detector learned from, [m]; None if it
-                   learned from these pictures
-    learned        which pictures the detector learned from: "learned from …"
-    rates          how often normal pictures raise an alarm (`alarm_rates`)
-    folder         the source of the pictures, for the table of marks
-    score_command  the line that scores these pictures; empty if no line does
-    fit_command    the line that fits again with marks
+    Parameters
+    ----------
+    threshold
+        of scores
+    normal
+        scores of other pictures, which the detector learned from, [m]; None if it learned from
+        these pictures
+    learned
+        which pictures the detector learned from: "learned from …"
+    rates
+        how often normal pictures raise an alarm (`alarm_rates`)
+    folder
+        the source of the pictures, for the table of marks
+    score_command
+        the line that scores these pictures; empty if no line does
+    fit_command
+        the line that fits again with marks
     """
 
     threshold: Threshold
@@ -139,7 +161,10 @@ class Gallery:
     ) -> None:
         """Draw a picture [C, H, W].
 
-        compared  gives its least normal patch, and the normal patches like it
+        Parameters
+        ----------
+        compared
+            gives its least normal patch, and the normal patches like it
         """
         is_signal = picture.shape[1] == 1
         shown = _curve(picture) if is_signal else picture
@@ -232,10 +257,16 @@ class Gallery:
 class PageRow:
     """A picture on the page and in the table.
 
-    number       in the order of the source
-    evidence     as in `Detection`
-    x, y         the pixel in the middle of its least normal patch
-    share_above  share of its known pixels that are inside outlines
+    Parameters
+    ----------
+    number
+        in the order of the source
+    evidence
+        as in `Detection`
+    x, y
+        the pixel in the middle of its least normal patch
+    share_above
+        share of its known pixels that are inside outlines
     """
 
     score: float

@@ -29,8 +29,12 @@ SMALL = 96  # pixels: the side of smaller squares, which are searched at their f
 class MemorySpec:
     """Memory that `fit` needs, as measured.
 
-    large  bytes for each value of a picture
-    small  the same for small pictures, which are searched at their full resolution
+    Parameters
+    ----------
+    large
+        bytes for each value of a picture
+    small
+        the same for small pictures, which are searched at their full resolution
     """
 
     large: int = 64
@@ -44,7 +48,10 @@ _MEMORY = MemorySpec()
 class PictureList:
     """Pictures [C, H, W], read when they are asked for, and their names.
 
-    all_pictures  the pictures of all shards, if these are the pictures of a shard
+    Parameters
+    ----------
+    all_pictures
+        the pictures of all shards, if these are the pictures of a shard
     """
 
     names: Sequence[str]
@@ -68,10 +75,13 @@ pictures, paths. NaN is an unknown pixel. Signals, which have height 1, are `loa
 def open_pictures(source: Source, shard: Shard = ALL, mask: Unopened | None = None) -> PictureList:
     """Return the pictures of a source, in the order of their names or as they are given.
 
-    shard  only this part of them; no other file of a folder is opened
-    mask   the region of interest: a picture, a folder or an array [1 or N, H, W], one for all
-           pictures or one for each, white (1) where pixels count. "alpha": transparent pixels do
-           not count
+    Parameters
+    ----------
+    shard
+        only this part of them; no other file of a folder is opened
+    mask
+        the region of interest: a picture, a folder or an array [1 or N, H, W], one for all pictures
+        or one for each, white (1) where pixels count. "alpha": transparent pixels do not count
     """
     if isinstance(source, PictureList):
         return source
@@ -218,12 +228,18 @@ class Sample:
     Each picture gets a random key, and the pictures with the largest keys are kept, so that a
     picture's chance does not depend on when it came.
 
-    seen           number of pictures
-    feature_bytes  bytes that `fit` needs for each value of a picture, with the features that a user
-                   gives
-    kept           (key, number, picture), a heap
-    names          of the pictures that are kept, by their numbers
-    size           bytes that `fit` needs for them
+    Parameters
+    ----------
+    seen
+        number of pictures
+    feature_bytes
+        bytes that `fit` needs for each value of a picture, with the features that a user gives
+    kept
+        (key, number, picture), a heap
+    names
+        of the pictures that are kept, by their numbers
+    size
+        bytes that `fit` needs for them
     """
 
     limit: int

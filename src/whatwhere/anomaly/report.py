@@ -76,14 +76,23 @@ def _old_masks(out: Path) -> list[Path]:
 class ReportSource:
     """The pictures of a report, and what is known of them.
 
-    pictures  the pictures
-    folder    where they are, for the table of marks
-    normal    scores of other pictures, which the detector learned from; None if these are the ones
-    known     scores and evidence by the numbers of pictures that the detector learned from, each by
-              what it learned from the others
-    expected  share of pictures that have a defect
-    truth     a folder of masks, or of good and bad pictures
-    rival     a second detector, whose places are compared
+    Parameters
+    ----------
+    pictures
+        the pictures
+    folder
+        where they are, for the table of marks
+    normal
+        scores of other pictures, which the detector learned from; None if these are the ones
+    known
+        scores and evidence by the numbers of pictures that the detector learned from, each by what
+        it learned from the others
+    expected
+        share of pictures that have a defect
+    truth
+        a folder of masks, or of good and bad pictures
+    rival
+        a second detector, whose places are compared
     """
 
     pictures: PictureList

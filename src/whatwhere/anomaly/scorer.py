@@ -44,9 +44,14 @@ from whatwhere.progress import Stage, no_stage
 class ScorerSpec:
     """Settings of scorers.
 
-    folds        a normal picture is judged by what was learned from the others
-    pixels       of the maps of all normal pictures, that tell which values are rare
-    most_pixels  of the map of a picture
+    Parameters
+    ----------
+    folds
+        a normal picture is judged by what was learned from the others
+    pixels
+        of the maps of all normal pictures, that tell which values are rare
+    most_pixels
+        of the map of a picture
     """
 
     folds: int = 4
@@ -60,10 +65,16 @@ _SCORER = ScorerSpec()
 class _Scored(NamedTuple):
     """The evidence of a source of features on a picture.
 
-    score     the higher, the less normal
-    evidence  evidence of each kind, in units of normal pictures
-    by_pixel  [H, W]
-    side      of the square that shows a place, in pixels
+    Parameters
+    ----------
+    score
+        the higher, the less normal
+    evidence
+        evidence of each kind, in units of normal pictures
+    by_pixel
+        [H, W]
+    side
+        of the square that shows a place, in pixels
     """
 
     score: float
@@ -76,12 +87,20 @@ class _Scored(NamedTuple):
 class Scorer:
     """A source of features, what normal pictures are like in it, and the units of its evidence.
 
-    extract    function from a picture to its cells
-    normal     what normal cells are like
-    usual      the evidence that is usual for a picture's surface
-    units      [2, k], of the evidence of pictures
-    map_units  [2, k], of the evidence of cells
-    aligned    whether a place is compared with the same place
+    Parameters
+    ----------
+    extract
+        function from a picture to its cells
+    normal
+        what normal cells are like
+    usual
+        the evidence that is usual for a picture's surface
+    units
+        [2, k], of the evidence of pictures
+    map_units
+        [2, k], of the evidence of cells
+    aligned
+        whether a place is compared with the same place
     """
 
     extract: Filters | GivenFeatures
@@ -132,10 +151,16 @@ class Scorer:
 class Learning:
     """How a scorer is learned.
 
-    aligned   whether a place is compared with the same place
-    seed      of the sample of normal places
-    versions  number of pictures one after the other that are versions of one picture
-    device    that compares places
+    Parameters
+    ----------
+    aligned
+        whether a place is compared with the same place
+    seed
+        of the sample of normal places
+    versions
+        number of pictures one after the other that are versions of one picture
+    device
+        that compares places
     """
 
     aligned: bool
@@ -147,12 +172,20 @@ class Learning:
 class Learned(NamedTuple):
     """A scorer, and what it says of the normal pictures, each by what was learned from others.
 
-    normal_scores    [N]
-    normal_evidence  [N, k]
-    normal_pixels    [N, n], of their maps at n places drawn at random
-    normal_peaks     [N], the largest values of their maps
-    judge            a scorer that learned from all pictures but some
-    judged           the numbers of those
+    Parameters
+    ----------
+    normal_scores
+        [N]
+    normal_evidence
+        [N, k]
+    normal_pixels
+        [N, n], of their maps at n places drawn at random
+    normal_peaks
+        [N], the largest values of their maps
+    judge
+        a scorer that learned from all pictures but some
+    judged
+        the numbers of those
     """
 
     scorer: Scorer

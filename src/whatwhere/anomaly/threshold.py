@@ -16,17 +16,26 @@ from whatwhere.spec.checks import Checked, Positive, Within
 class ThresholdSpec(Checked):
     """Settings of thresholds.
 
-    confidence  probability of the intervals of rates
-    rounding    of a score, relative to 1 or to its size: a picture that is equal to a normal one
-                must not exceed its score by a rounding error
-    surprise    probability that scores of normal pictures alone count as far above the others.
-                About one fit in a hundred, because whoever reads the warning looks at pictures
-    most_odd    share of the pictures among which a gap is looked for
-    tail_from, tail_to  quantiles of scores between which the tail's width is measured: the upper
-                half without the quarter that odd pictures may be in
-    apart       share of the pictures: those that are further apart in the given order are
-                independent of each other
-    few_alike   pictures that count as one, from which on this is said
+    Parameters
+    ----------
+    confidence
+        probability of the intervals of rates
+    rounding
+        of a score, relative to 1 or to its size: a picture that is equal to a normal one must not
+        exceed its score by a rounding error
+    surprise
+        probability that scores of normal pictures alone count as far above the others. About one
+        fit in a hundred, because whoever reads the warning looks at pictures
+    most_odd
+        share of the pictures among which a gap is looked for
+    tail_from, tail_to
+        quantiles of scores between which the tail's width is measured: the upper half without the
+        quarter that odd pictures may be in
+    apart
+        share of the pictures: those that are further apart in the given order are independent of
+        each other
+    few_alike
+        pictures that count as one, from which on this is said
     """
 
     confidence: Annotated[float, Within(0, 1, above=True, below=True)] = 0.95
@@ -47,12 +56,17 @@ Interval = tuple[float, float]
 class Threshold:
     """A threshold of anomaly scores.
 
-    value         pictures with larger scores are anomalies
-    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
-    interval      the rate lies in this interval with a probability of 95 %; if pictures were left
-                  out of the fit, the upper end counts all of them as normal
-    alike         number of pictures that count as one, because pictures that follow each other are
-                  alike
+    Parameters
+    ----------
+    value
+        pictures with larger scores are anomalies
+    false_alarms
+        the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
+    interval
+        the rate lies in this interval with a probability of 95 %; if pictures were left out of the
+        fit, the upper end counts all of them as normal
+    alike
+        number of pictures that count as one, because pictures that follow each other are alike
     """
 
     value: float
@@ -70,8 +84,12 @@ def choose_threshold(
 ) -> Threshold:
     """Choose the threshold for scores like those of normal pictures, [n].
 
-    trimmed  number of pictures with larger scores that were left out, because they may be anomalies
-    alike    number of pictures that count as one, from `pictures_alike`
+    Parameters
+    ----------
+    trimmed
+        number of pictures with larger scores that were left out, because they may be anomalies
+    alike
+        number of pictures that count as one, from `pictures_alike`
 
     If a share α of new normal pictures may count as anomalies, the threshold is the k-th largest of
     the n scores, k = α (n + 1). Its true rate of false alarms is random and follows Beta(k, n + 1 -
@@ -168,10 +186,16 @@ def far_above(scores: np.ndarray, spec: ThresholdSpec = USUAL) -> np.ndarray:
 class OddPictures:
     """Normal pictures that score far above the others, and the threshold if they counted.
 
-    numbers    as in `fitted_`, the largest score first
-    names      of the same pictures
-    others     number of the other pictures
-    threshold  the threshold that all pictures give together
+    Parameters
+    ----------
+    numbers
+        as in `fitted_`, the largest score first
+    names
+        of the same pictures
+    others
+        number of the other pictures
+    threshold
+        the threshold that all pictures give together
     """
 
     numbers: tuple[int, ...]
@@ -193,8 +217,12 @@ class OddPictures:
 class Recall:
     """The share of defects that a threshold finds, seen on a few of them.
 
-    found, of  number of defects above the threshold that all other defects chose
-    interval   the share lies in it with a probability of 95 % (Clopper and Pearson)
+    Parameters
+    ----------
+    found, of
+        number of defects above the threshold that all other defects chose
+    interval
+        the share lies in it with a probability of 95 % (Clopper and Pearson)
     """
 
     found: int
@@ -229,9 +257,14 @@ def cheapest_false_alarms(
 ) -> float:
     """Choose the rate of false alarms whose threshold costs least.
 
-    normal, defects  scores [n] and [m]
-    cost             of a missed defect, in false alarms
-    expected         share of pictures that have a defect
+    Parameters
+    ----------
+    normal, defects
+        scores [n] and [m]
+    cost
+        of a missed defect, in false alarms
+    expected
+        share of pictures that have a defect
 
     A threshold at the k-th largest normal score has the false alarms k / (n + 1). Of new defects it
     misses (b + ½) / (m + 1) if b of the m are not above it. Of thresholds that cost the same, the
@@ -265,8 +298,12 @@ def expected_recall(
 def true_alarms(false_alarms: float, expected: float, recall: float = 1.0) -> float:
     """Return the share of alarms that are true, by Bayes' rule.
 
-    expected  share of pictures that have a defect
-    recall    share of defects that raise an alarm; 1 gives the largest possible result
+    Parameters
+    ----------
+    expected
+        share of pictures that have a defect
+    recall
+        share of defects that raise an alarm; 1 gives the largest possible result
     """
     true = expected * recall
     return true / (true + (1 - expected) * false_alarms)

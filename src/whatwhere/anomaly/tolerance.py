@@ -26,11 +26,17 @@ _LARGEST_ROTATION = 45.0
 class Tolerance(Checked):
     """How far pictures may be changed without an alarm.
 
-    rotation  degrees, in both directions
-    shift     pixels, in every direction
-    blur      pixels: deviation of a Gaussian
-    copies    changed copies of each normal picture that the detector learns from. With more, it
-              tolerates amounts between those it has seen better, and `fit` takes longer
+    Parameters
+    ----------
+    rotation
+        degrees, in both directions
+    shift
+        pixels, in every direction
+    blur
+        pixels: deviation of a Gaussian
+    copies
+        changed copies of each normal picture that the detector learns from. With more, it tolerates
+        amounts between those it has seen better, and `fit` takes longer
     """
 
     rotation: Annotated[float, Within(0, _LARGEST_ROTATION)] = 0.0
@@ -110,9 +116,14 @@ class Tolerance(Checked):
 class Change:
     """A change of a picture: first it is blurred, then rotated about its middle, then shifted.
 
-    rotation      degrees
-    down, across  pixels
-    blur          pixels: deviation of a Gaussian
+    Parameters
+    ----------
+    rotation
+        degrees
+    down, across
+        pixels
+    blur
+        pixels: deviation of a Gaussian
     """
 
     rotation: float = 0.0

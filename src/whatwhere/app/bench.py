@@ -34,9 +34,15 @@ def bench(
     Every engine solves the same images. The result is in image-iterations per second, with the
     speed-up over the reference engine.
 
-    images  number of images in a batch; default: 100 on a CPU, 6,000 on a GPU
-    steps   number of steps; default: 20 on a CPU, 100 on a GPU
+    Parameters
+    ----------
+    images
+        number of images in a batch; default: 100 on a CPU, 6,000 on a GPU
+    steps
+        number of steps; default: 20 on a CPU, 100 on a GPU
 
+    Examples
+    --------
     $ whatwhere bench
     $ whatwhere bench --device cuda --json
     """

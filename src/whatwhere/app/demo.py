@@ -20,8 +20,13 @@ def demo(
 
     This takes one to three minutes on two cores and needs no download.
 
-    out  folder for the run and its report
+    Parameters
+    ----------
+    out
+        folder for the run and its report
 
+    Examples
+    --------
     $ whatwhere demo
     $ whatwhere demo --out runs/first
     """

@@ -42,16 +42,27 @@ _FILES = (*_RUN_FILES, _RESULT, REPORT, _EXPLORER)
 class DemoSettings:
     """How much the demo learns, measures and shows, and by which engine.
 
-    learned       images that each layer learns from in a stream
-    labels        labels of each class, for the graph
-    draws         how often these labels are drawn
-    graph_c       C of the SVM that learns from the classes of the graph
-    metric_share  the metric learns from one image of this many: a fourth; an eighth costs accuracy
-                  (benchmarks/learning/results/demo_metric.jsonl)
-    explored      examples in the explorer
-    code_steps    steps of inference for the codes of these examples
-    shown         reconstructed digits in the report
-    engine        the engine of all inference, by name
+    Parameters
+    ----------
+    learned
+        images that each layer learns from in a stream
+    labels
+        labels of each class, for the graph
+    draws
+        how often these labels are drawn
+    graph_c
+        C of the SVM that learns from the classes of the graph
+    metric_share
+        the metric learns from one image of this many: a fourth; an eighth costs accuracy
+        (benchmarks/learning/results/demo_metric.jsonl)
+    explored
+        examples in the explorer
+    code_steps
+        steps of inference for the codes of these examples
+    shown
+        reconstructed digits in the report
+    engine
+        the engine of all inference, by name
     """
 
     learned: int = 2_000
@@ -133,8 +144,12 @@ def run_demo(
     Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it
     was.
 
-    images      images for training and for the test, with labels; by default the embedded digits
-    settings    how much is learned, measured and shown, and by which engine
+    Parameters
+    ----------
+    images
+        images for training and for the test, with labels; by default the embedded digits
+    settings
+        how much is learned, measured and shown, and by which engine
     """
     start = time.monotonic()
     claim([folder / file for file in _FILES], folder=folder, overwrite=overwrite)
@@ -231,7 +246,10 @@ def _few_label_scores(
 
     A graph assigns a class to every training image, and a linear SVM learns from these classes.
 
-    rows, labels  descriptors and labels of the training and of the test images
+    Parameters
+    ----------
+    rows, labels
+        descriptors and labels of the training and of the test images
     """
     y, y_test = labels
     chosen = np.arange(0, len(y), settings.metric_share)
@@ -271,8 +289,12 @@ def _labels(images: Images) -> np.ndarray:
 def _demo_page(run: TrainedRun, result: DemoResult, shown: Tensor, tested: int) -> str:
     """Return the report as one HTML file; it needs no other file, and links to the explorer.
 
-    shown   test images, which are reconstructed
-    tested  number of all test images
+    Parameters
+    ----------
+    shown
+        test images, which are reconstructed
+    tested
+        number of all test images
     """
     from whatwhere.figures import RunFigures, Section, report
 

@@ -41,9 +41,15 @@ def distill(
     the settings of the run. The command holds out the last tenth of the images, at most 500, and
     reports their mean cost after the learned steps and after plain steps.
 
-    images  as for `train`; default: the images that the run was trained on
-    steps   number of steps
+    Parameters
+    ----------
+    images
+        as for `train`; default: the images that the run was trained on
+    steps
+        number of steps
 
+    Examples
+    --------
     $ whatwhere distill runs/mine --steps 5
     $ whatwhere encode pictures/ runs/mine --out codes.npz --preset learned
     """

@@ -13,9 +13,15 @@ def download(name: str, *, from_: Path | None = None, json_: bool = False) -> No
 
     The environment variable WHATWHERE_DATA sets the folder for downloads.
 
-    name  name of a data set or a model (`whatwhere info` lists them)
-    from  take the files from this folder instead, compressed or not
+    Parameters
+    ----------
+    name
+        name of a data set or a model (`whatwhere info` lists them)
+    from
+        take the files from this folder instead, compressed or not
 
+    Examples
+    --------
     $ whatwhere download mnist
     $ whatwhere download mnist --from ~/mnist
     """

@@ -45,13 +45,22 @@ def figures(
     The command updates the page after every figure, so if you stop it, the page shows the figures
     that are ready. The animation is the slowest figure and comes last.
 
-    only     draw only this figure; repeatable
-    images   as for `encode`; default: the run's, or the test images of its data set
-    events   for a recording, the table that `whatwhere events` wrote: its events are not searched
-             again, and rows that you removed are not drawn
-    format   format of the files; the animation is always a GIF
-    out      folder for the figures and report.html; default: RUN/figures
+    Parameters
+    ----------
+    only
+        draw only this figure; repeatable
+    images
+        as for `encode`; default: the run's, or the test images of its data set
+    events
+        for a recording, the table that `whatwhere events` wrote: its events are not searched again,
+        and rows that you removed are not drawn
+    format
+        format of the files; the animation is always a GIF
+    out
+        folder for the figures and report.html; default: RUN/figures
 
+    Examples
+    --------
     $ whatwhere figures runs/mine
     $ whatwhere figures runs/mine --only filters --format pdf
     """

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 class _Known:
     """What is known about a model or a data set.
 
-    facts      its title, licence, folder and so on
-    available  whether all of its files are there
-    files      the state of each file by its name
+    Parameters
+    ----------
+    facts
+        its title, licence, folder and so on
+    available
+        whether all of its files are there
+    files
+        the state of each file by its name
     """
 
     facts: Mapping[str, str]
@@ -53,8 +58,13 @@ def info(name: str | None = None, *, json_: bool = False) -> None:
     With the name of a model or a data set, show its details and verify its files; the exit status
     is 1 if a file is damaged. With the folder of a run, show its model and what its rows describe.
 
-    name  name of a model or a data set, or the folder of a run
+    Parameters
+    ----------
+    name
+        name of a model or a data set, or the folder of a run
 
+    Examples
+    --------
     $ whatwhere info
     $ whatwhere info mnist
     $ whatwhere info runs/mine

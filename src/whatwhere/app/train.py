@@ -52,11 +52,18 @@ def train(
     Several processes can share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES
     --out RUN (docs/howto/cluster.md).
 
-    out     folder for a new run
-    resume  folder of a run to continue from its last checkpoint, with the same settings
-    recipe  settings to start from: paper, photographs (for restoration), signals (for
-            recordings), demo, or a TOML file of differences from the paper's settings
+    Parameters
+    ----------
+    out
+        folder for a new run
+    resume
+        folder of a run to continue from its last checkpoint, with the same settings
+    recipe
+        settings to start from: paper, photographs (for restoration), signals (for recordings),
+        demo, or a TOML file of differences from the paper's settings
 
+    Examples
+    --------
     $ whatwhere train pictures/ --out runs/mine
     $ whatwhere train --resume runs/mine
     $ whatwhere train recording.wav --out runs/signals --waveforms 3

@@ -38,11 +38,18 @@ from whatwhere.spec.recipe import joint
 class AnywhereSettings:
     """How what is anywhere is described.
 
-    scales  factors by which a picture is made smaller, each with strengths of its own
-    side    pixels of the shorter side of a picture that is made smaller, at least
-    steps   of inference
-    floor   share of the length of a scale's strengths below which differences count little
-    pixels  that are inferred together
+    Parameters
+    ----------
+    scales
+        factors by which a picture is made smaller, each with strengths of its own
+    side
+        pixels of the shorter side of a picture that is made smaller, at least
+    steps
+        of inference
+    floor
+        share of the length of a scale's strengths below which differences count little
+    pixels
+        that are inferred together
     """
 
     scales: tuple[int, ...] = (1, 2, 4)

@@ -32,13 +32,22 @@ HELD_OUT_TOLERANCE = 1e-3
 class CalibrationSettings(Checked):
     """How scores become probabilities (chosen on many sets; benchmarks/labels/any_folder.py).
 
-    trust       labels that the usual sharpness of many sets counts as
-    of_rows     the same for one that follows from the rows
-    offset      deviation of an offset from 0
-    strength    the power for the length of potentials; 0 would keep only their proportions
-    folds       parts in which labels are held out
-    steps       steps of the fit
-    isolated    share of rows that are as close to their neighbours as rows usually are
+    Parameters
+    ----------
+    trust
+        labels that the usual sharpness of many sets counts as
+    of_rows
+        the same for one that follows from the rows
+    offset
+        deviation of an offset from 0
+    strength
+        the power for the length of potentials; 0 would keep only their proportions
+    folds
+        parts in which labels are held out
+    steps
+        steps of the fit
+    isolated
+        share of rows that are as close to their neighbours as rows usually are
     """
 
     trust: Positive = 0.5
@@ -90,8 +99,12 @@ def usual_length(u: Tensor) -> Tensor:
 class Calibration(NamedTuple):
     """How scores, which are scaled potentials, become probabilities.
 
-    sharpness  factor of the scores
-    offsets    terms that are then added to the scores of the classes, [K]
+    Parameters
+    ----------
+    sharpness
+        factor of the scores
+    offsets
+        terms that are then added to the scores of the classes, [K]
     """
 
     sharpness: float
@@ -106,7 +119,10 @@ def usual_sharpness(scores: Tensor, accuracy: float) -> float:
     """Return the sharpness with which the mean probability of the classes of rows is an accuracy,
     by bisection; within wide limits.
 
-    scores  scaled potentials of rows, [n, K]
+    Parameters
+    ----------
+    scores
+        scaled potentials of rows, [n, K]
     """
     low, high = 0.3, 30.0  # a fifteenth to seven times the usual one of many labels
     for _ in range(20):
@@ -126,10 +142,15 @@ def calibrate(
 ) -> Calibration:
     """Return the calibration with which held-out labels are most likely, near the usual one.
 
-    scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
-    labels  their classes, [n]
-    usual   the usual sharpness, if it is known from these rows; None for the one of many sets,
-            which counts less
+    Parameters
+    ----------
+    scores
+        scaled potentials of the rows that were held out, [n, K]; n may be 0
+    labels
+        their classes, [n]
+    usual
+        the usual sharpness, if it is known from these rows; None for the one of many sets, which
+        counts less
     """
     scores = scores.detach().double()
     middle = USUAL if usual is None else usual
@@ -156,8 +177,12 @@ def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Ten
     """Probabilities [N, K] that approach equal shares for rows that are farther from others than
     usual.
 
-    distances  mean squared distance of every row from its neighbours, [N]
-    usual      the distance up to which nothing changes
+    Parameters
+    ----------
+    distances
+        mean squared distance of every row from its neighbours, [N]
+    usual
+        the distance up to which nothing changes
     """
     trust = (usual / distances.clamp(min=1e-300)).clamp(max=1).square()[:, None]
     return trust * probabilities + (1 - trust) / probabilities.shape[1]

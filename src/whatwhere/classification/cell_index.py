@@ -22,15 +22,25 @@ from whatwhere.spec.checks import Checked, Count, Positive
 class CellSettings(Checked):
     """How the neighbours of many rows are found.
 
-    fewest      rows from which on cells are used; of fewer, all distances take minutes at most, and
-                a missed neighbour can cost more (benchmarks/labels/results/same_rows.jsonl)
-    growth      how many times more cells are compared in the next try
-    cell        rows of a cell, on average; time is least near here
-    per_cell    rows of the sample that k-means takes, for each cell
-    rounds      rounds of k-means
-    recall      share of the true neighbours that is found
-    sample      rows on which this share is measured
-    neighbours  neighbours that are looked for then, as the graph does
+    Parameters
+    ----------
+    fewest
+        rows from which on cells are used; of fewer, all distances take minutes at most, and a
+        missed neighbour can cost more (benchmarks/labels/results/same_rows.jsonl)
+    growth
+        how many times more cells are compared in the next try
+    cell
+        rows of a cell, on average; time is least near here
+    per_cell
+        rows of the sample that k-means takes, for each cell
+    rounds
+        rounds of k-means
+    recall
+        share of the true neighbours that is found
+    sample
+        rows on which this share is measured
+    neighbours
+        neighbours that are looked for then, as the graph does
     """
 
     fewest: Count = 100_000
@@ -46,9 +56,14 @@ class CellSettings(Checked):
 class CellIndex:
     """An index of rows [N, D].
 
-    rows       the rows, float32
-    squares    their squared lengths, [N]
-    distances  number of distances to hold in memory at a time
+    Parameters
+    ----------
+    rows
+        the rows, float32
+    squares
+        their squared lengths, [N]
+    distances
+        number of distances to hold in memory at a time
 
     Public attributes: `cells`, the number of cells that a row is compared with; `recall`, the share
     of the true neighbours that this finds, measured on a sample.
@@ -74,7 +89,10 @@ class CellIndex:
     ) -> Nearest:
         """Find the `count` nearest rows of each query, few of them wrong.
 
-        progress  called with the number of queries that were just done
+        Parameters
+        ----------
+        progress
+            called with the number of queries that were just done
         """
         return self._search(queries, count, self.cells, progress)
 

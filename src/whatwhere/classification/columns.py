@@ -22,10 +22,17 @@ def column_names(
     descriptors of raw features. `layer1_map7_scale2` is the strength of map 7 anywhere in an image
     of half the size. Maps, rows and columns count from 0, as in `solution.features`.
 
-    model   the model
-    height, width  size of the images
-    spec    how features are described; None means `DescriptorSpec()`. 'auto' places count as 'keep'
+    Parameters
+    ----------
+    model
+        the model
+    height, width
+        size of the images
+    spec
+        how features are described; None means `DescriptorSpec()`. 'auto' places count as 'keep'
 
+    Examples
+    --------
     >>> names = column_names(ww.load("mnist"), 28, 28)
     >>> len(names), names[0], names[-1]
     (4800, 'layer2_map0_patch0x0_cell0x0', 'layer2_map47_patch4x4_cell7x7')

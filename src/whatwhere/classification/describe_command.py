@@ -57,8 +57,13 @@ def describe(
     size, as for `classify`. The command learns the metric of the rows from the images, without
     labels, and saves it with the run.
 
-    out  the .npz file to write; with --shard, the folder for the parts
+    Parameters
+    ----------
+    out
+        the .npz file to write; with --shard, the folder for the parts
 
+    Examples
+    --------
     $ whatwhere describe pictures/ runs/mine --out rows.npz
     """
     from whatwhere.data.parts import check_next_part
@@ -135,7 +140,10 @@ def _write(
     """Write the descriptors of images, in the metric that the run keeps, with names and labels;
     return their shape.
 
-    record  what all parts of a command have in common; None if there is only one part
+    Parameters
+    ----------
+    record
+        what all parts of a command have in common; None if there is only one part
     """
     import numpy as np
 

@@ -33,11 +33,18 @@ Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray or a tensor
 def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
 
-    features   features of each layer, [N, B, H, W]
-    spec       how they are described
-    layers     the number of each layer, which selects its patch and stride; larger maps get larger
-               ones (`spec.size`)
+    Parameters
+    ----------
+    features
+        features of each layer, [N, B, H, W]
+    spec
+        how they are described
+    layers
+        the number of each layer, which selects its patch and stride; larger maps get larger ones
+        (`spec.size`)
 
+    Examples
+    --------
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
     torch.Size([5, 4800])
     >>> describe([torch.rand(5, 48, 35, 35)], ww.DescriptorSpec(size=2000), [2]).shape   # 128 × 128
@@ -151,16 +158,27 @@ def describe_images(
     A layer below the top one is inferred on its own, as if the model ended there. The setting
     `where` of the descriptor has no influence here, but in `anywhere.describe_where`.
 
-    model       the model
-    images      as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
-    recipe      how features are inferred and described; None takes the paper's
-    engine      engine of the inference
-    on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that
-                is fitted there
-    progress    called after every batch with the number of images in it
-    steps       as in `ww.infer`: a number of steps, or 'learned' for those that were saved next to
-                the model, which take a ninth of the time of the paper's 50
+    Parameters
+    ----------
+    model
+        the model
+    images
+        as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
+    recipe
+        how features are inferred and described; None takes the paper's
+    engine
+        engine of the inference
+    on_device
+        whether to keep the matrix on the device of the model as a tensor, for an SVM that is fitted
+        there
+    progress
+        called after every batch with the number of images in it
+    steps
+        as in `ww.infer`: a number of steps, or 'learned' for those that were saved next to the
+        model, which take a ninth of the time of the paper's 50
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> describe_images(model, ww.data.load("digits")[:4], steps="learned").shape
     (4, 4800)

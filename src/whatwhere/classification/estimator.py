@@ -69,40 +69,62 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Parameters
     ----------
-    maps : number of feature maps of each layer; of the only layer, if it is one number
-    filter_size, pool_size : sides of the filters and of the pooling regions, each a number or a
-        pair (height, width)
-    pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
-    fan_in : number of maps below that each map of layer 2, 3, … is connected to; None for all
-    nonnegative : images, features and filters are ≥ 0
-    epochs : passes over the images for each layer
-    training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
-    lam : λ of inference in `transform` and `encode` (α = 1)
-    steps : number of steps of that inference; None takes 30 in `transform`, and in `encode` as many
-        as codes need to converge (`InferenceSpec.coding`)
-    descriptor : how features are described, a `DescriptorSpec`. None describes what is at a place;
+    maps
+        number of feature maps of each layer; of the only layer, if it is one number
+    filter_size, pool_size
+        sides of the filters and of the pooling regions, each a number or a pair (height, width)
+    pooling_kind
+        'gaussian' (inferred for every image), 'max' or 'sum'
+    fan_in
+        number of maps below that each map of layer 2, 3, … is connected to; None for all
+    nonnegative
+        images, features and filters are ≥ 0
+    epochs
+        passes over the images for each layer
+    training_lam, training_alpha, training_steps
+        λ, α and number of steps of inference in training
+    lam
+        λ of inference in `transform` and `encode` (α = 1)
+    steps
+        number of steps of that inference; None takes 30 in `transform`, and in `encode` as many as
+        codes need to converge (`InferenceSpec.coding`)
+    descriptor
+        how features are described, a `DescriptorSpec`. None describes what is at a place;
         `DescriptorSpec()` chooses from the images of `fit` whether places matter;
         `DescriptorSpec(raw=True, where="keep")` takes the features themselves, scaled to unit
         length
-    size : the largest number of columns of a descriptor for each layer that it describes; None
-        leaves it to `descriptor`
-    invariant_to : `Distortions` that do not change what an image shows. `fit` learns a metric from
-        distorted copies of the images, in which these distortions count little, and descriptors
-        become rows of at most 400 numbers
-    shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
-    batch_size : number of images inferred together
-    engine : engine of the inference; 'auto' selects the fastest that supports the model
-    device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
-    random_state : seed of the initial filters
+    size
+        the largest number of columns of a descriptor for each layer that it describes; None leaves
+        it to `descriptor`
+    invariant_to
+        `Distortions` that do not change what an image shows. `fit` learns a metric from distorted
+        copies of the images, in which these distortions count little, and descriptors become rows
+        of at most 400 numbers
+    shape
+        shape of an image, (H, W) or (C, H, W), for rows of pixels
+    batch_size
+        number of images inferred together
+    engine
+        engine of the inference; 'auto' selects the fastest that supports the model
+    device
+        'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+    random_state
+        seed of the initial filters
 
     Attributes
     ----------
-    model_ : the trained `DeconvNet`
-    metric_ : the `Metric` of small distortions, with `invariant_to`
-    where_ : what is described, with `DescriptorSpec(where="auto")`: 'keep', 'forget' or 'both'
-    history_ : one `EpochReport` per epoch
-    image_shape_ : (C, H, W) of the images
-    scale_ : the number by which images are divided
+    model_
+        the trained `DeconvNet`
+    metric_
+        the `Metric` of small distortions, with `invariant_to`
+    where_
+        what is described, with `DescriptorSpec(where="auto")`: 'keep', 'forget' or 'both'
+    history_
+        one `EpochReport` per epoch
+    image_shape_
+        (C, H, W) of the images
+    scale_
+        the number by which images are divided
 
     Examples
     --------

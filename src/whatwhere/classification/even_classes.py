@@ -23,14 +23,18 @@ from whatwhere.spec.checks import Checked, Positive
 class EvenSettings(Checked):
     """When even classes have far fewer borders.
 
-    share  less than this share of the borders. On 10,000 digits with one label a class, it finds
-           the one of ten draws in which two classes merge
-           (benchmarks/labels/results/even_classes.json)
-    fewer  and by at least so much fewer, in shares of the edges of a class: classes that are well
-           apart have next to no borders, and a share of those says nothing
-    most   and at most this share of the edges of an even class leads out of it, on average: white
-           cells, whose kinds are unequal, have 0.09 to 0.13 in the three draws in which even
-           classes would else be taken, and lose 4 to 11 points by them
+    Parameters
+    ----------
+    share
+        less than this share of the borders. On 10,000 digits with one label a class, it finds the
+        one of ten draws in which two classes merge (benchmarks/labels/results/even_classes.json)
+    fewer
+        and by at least so much fewer, in shares of the edges of a class: classes that are well
+        apart have next to no borders, and a share of those says nothing
+    most
+        and at most this share of the edges of an even class leads out of it, on average: white
+        cells, whose kinds are unequal, have 0.09 to 0.13 in the three draws in which even classes
+        would else be taken, and lose 4 to 11 points by them
     """
 
     share: Positive = 0.65
@@ -47,9 +51,14 @@ def even_regions(
     """Return how many of the walks from each row end in classes of about even sizes, [N, K], if
     these have far fewer borders than the found classes; otherwise None.
 
-    rows    rows with a label, one of each class
-    labels  their classes
-    found   the class of every row, [N]
+    Parameters
+    ----------
+    rows
+        rows with a label, one of each class
+    labels
+        their classes
+    found
+        the class of every row, [N]
     """
     classes = len(labels)
     even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=found.device)
@@ -65,7 +74,10 @@ def even_regions(
 def borders(graph: Tensor, found: Tensor, classes: int) -> float:
     """Return the share of the weight of a class's edges that leads out of it, summed over classes.
 
-    found  the class of every row, [N]
+    Parameters
+    ----------
+    found
+        the class of every row, [N]
     """
     members = F.one_hot(found, classes).to(graph.dtype)
     within = members.T @ (graph @ members)

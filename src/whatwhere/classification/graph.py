@@ -90,27 +90,38 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_neighbors : number of neighbours that each row is connected to
-    class_prior : the shares of the classes among all rows, if they are roughly known: 'uniform', or
-        a number for each class in the order of `classes_`. The shares of the result then differ
-        from them by a factor of at most about 1.3. This helps most with one or two labels of each
-        class. None means that the shares are not known
-    views : the views that stand side by side in X: the number of columns of each, by its name. Each
+    n_neighbors
+        number of neighbours that each row is connected to
+    class_prior
+        the shares of the classes among all rows, if they are roughly known: 'uniform', or a number
+        for each class in the order of `classes_`. The shares of the result then differ from them by
+        a factor of at most about 1.3. This helps most with one or two labels of each class. None
+        means that the shares are not known
+    views
+        the views that stand side by side in X: the number of columns of each, by its name. Each
         view gets its own graph, and the graphs are added with weights that follow from the labels.
         None means that X is one description
-    weighting : how the views are weighed, a `ViewWeighting`
-    device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
-    stage : shows the progress of finding neighbours among many rows, a `Stage`
+    weighting
+        how the views are weighed, a `ViewWeighting`
+    device
+        'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+    stage
+        shows the progress of finding neighbours among many rows, a `Stage`
 
     Attributes
     ----------
-    classes_ : the labels, (n_classes,)
-    transduction_ : the class of every row of `fit`, (n,); labelled rows keep theirs
-    label_distributions_ : probabilities of the classes for every row of `fit`, (n, n_classes)
-    held_out_ : labelled rows, their classes, and what the other labels say of them
-    weights_ : the weights of the views, as text 'colour 0.7, own 0.3'; None for
-        one description
-    join_ : how rows of several views are joined, a `ViewJoin`; None for one description
+    classes_
+        the labels, (n_classes,)
+    transduction_
+        the class of every row of `fit`, (n,); labelled rows keep theirs
+    label_distributions_
+        probabilities of the classes for every row of `fit`, (n, n_classes)
+    held_out_
+        labelled rows, their classes, and what the other labels say of them
+    weights_
+        the weights of the views, as text 'colour 0.7, own 0.3'; None for one description
+    join_
+        how rows of several views are joined, a `ViewJoin`; None for one description
 
     Examples
     --------
@@ -145,8 +156,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> GraphClassifier:
         """Spread the labels.
 
-        X : rows (n, d)
-        y : their labels (n,), -1 for rows without one
+        Parameters
+        ----------
+        X
+            rows (n, d)
+        y
+            their labels (n,), -1 for rows without one
         """
         require_count("n_neighbors", self.n_neighbors)
         values, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
@@ -185,7 +200,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Weigh the views by labels (n,), which takes most of the time of `refit`. The classes do
         not follow yet.
 
-        pause : called between views; it may call `follow`
+        Parameters
+        ----------
+        pause
+            called between views; it may call `follow`
         """
         classes, rows, labels = self._labelled(y)
         if self.view_graphs_ is not None and len(classes) > 1:
@@ -195,8 +213,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def follow(self, y: ArrayLike, *, quick: bool = False) -> GraphClassifier:
         """Spread other labels (n,) over the graph with the weights that its views have.
 
-        quick : leave out what takes most of the time and seldom changes a class: the stability of
-            the classes stays as it was measured last, and even classes are not tried
+        Parameters
+        ----------
+        quick
+            leave out what takes most of the time and seldom changes a class: the stability of the
+            classes stays as it was measured last, and even classes are not tried
         """
         self.classes_, rows, labels = self._labelled(y)
         spread = self._spread(rows, labels, quick)
@@ -331,10 +352,17 @@ def _is_unlabelled(y: np.ndarray) -> np.ndarray:
 def labelled_score(classifier: _Predicts, X: ArrayLike, y: ArrayLike) -> float:
     """Return the accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
 
-    classifier  a fitted `GraphClassifier`, or a pipeline that ends with one
-    X           rows
-    y           their labels, -1 for rows without one
+    Parameters
+    ----------
+    classifier
+        a fitted `GraphClassifier`, or a pipeline that ends with one
+    X
+        rows
+    y
+        their labels, -1 for rows without one
 
+    Examples
+    --------
     >>> from sklearn.model_selection import GridSearchCV
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 0.3, (50, 2)) for c in (0, 2)])
     >>> y = np.where(np.arange(100) % 5 == 0, np.arange(100) // 50, -1)

@@ -50,10 +50,16 @@ class PictureDescriber(Protocol):
 class JoinedDescriber:
     """Images of one shape → the rows of several views side by side.
 
-    views   views, in the order of their columns
-    counts  number of columns of each view
-    shape   channels, height and width of the images
-    own     learned features, whose columns come last; None for views alone
+    Parameters
+    ----------
+    views
+        views, in the order of their columns
+    counts
+        number of columns of each view
+    shape
+        channels, height and width of the images
+    own
+        learned features, whose columns come last; None for views alone
     """
 
     views: tuple[MapView, ...]
@@ -113,7 +119,10 @@ class JoinedDescriber:
 def read_joined(settings: FileFields, own: PictureDescriber | None) -> JoinedDescriber:
     """Return the describer that a file holds.
 
-    own  the describer of its learned features
+    Parameters
+    ----------
+    own
+        the describer of its learned features
     """
     views = []
     counts = []

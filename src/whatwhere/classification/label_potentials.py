@@ -31,12 +31,18 @@ from whatwhere.progress import no_op
 class ContributionSettings:
     """How many contributions of labels are computed and kept.
 
-    numbers    that are kept, at most: 256 MB
-    at_once    rows whose contributions are computed for one change of labels
-    tolerance  of their residual. They are computed in single precision, so that a label among
-               200,000 rows is followed in a second; 2 of 10,000 rows then change their class
-               (benchmarks/labels/results/one_more_label.json)
-    large      potentials from which on all are computed in this way, on as many cores as torch uses
+    Parameters
+    ----------
+    numbers
+        that are kept, at most: 256 MB
+    at_once
+        rows whose contributions are computed for one change of labels
+    tolerance
+        of their residual. They are computed in single precision, so that a label among 200,000 rows
+        is followed in a second; 2 of 10,000 rows then change their class
+        (benchmarks/labels/results/one_more_label.json)
+    large
+        potentials from which on all are computed in this way, on as many cores as torch uses
     """
 
     numbers: int = 1 << 25
@@ -128,7 +134,10 @@ class LabelPotentials:
         """Compute what labelled rows [m] contribute, as far as it is kept, so that other labels
         cost a column each.
 
-        pause  called between some rows and the next
+        Parameters
+        ----------
+        pause
+            called between some rows and the next
         """
         self._is_first = False
         numbers = rows.tolist()

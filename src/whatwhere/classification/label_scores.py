@@ -13,10 +13,16 @@ from whatwhere.classification.row_graph import RowGraph
 class LabelScores(NamedTuple):
     """Scores of all rows, and of labelled rows that were held out in turn.
 
-    all_rows         [N, K]
-    held_out         the numbers of the held-out rows, [n]
-    held_out_labels  their classes, [n]
-    held_out_scores  what the other labels say of them, [n, K]
+    Parameters
+    ----------
+    all_rows
+        [N, K]
+    held_out
+        the numbers of the held-out rows, [n]
+    held_out_labels
+        their classes, [n]
+    held_out_scores
+        what the other labels say of them, [n, K]
     """
 
     all_rows: Tensor

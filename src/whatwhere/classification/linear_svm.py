@@ -26,12 +26,20 @@ from whatwhere.ops.conjugate_gradient import conjugate_gradient
 class SolverSettings:
     """How the minimum is found; none of it changes where it is.
 
-    tolerance   of every objective: the decrease that Newton's model still predicts
-    steps       of Newton's method, at most
-    cg_steps    of conjugate gradients in each of them, at most
-    cg_share    of the residual of Newton's equation that may be left
-    line_steps  of a line search, at most
-    near        share of the rows; if fewer are near the margin of any class, they are copied
+    Parameters
+    ----------
+    tolerance
+        of every objective: the decrease that Newton's model still predicts
+    steps
+        of Newton's method, at most
+    cg_steps
+        of conjugate gradients in each of them, at most
+    cg_share
+        of the residual of Newton's equation that may be left
+    line_steps
+        of a line search, at most
+    near
+        share of the rows; if fewer are near the margin of any class, they are copied
     """
 
     tolerance: float = 1e-6
@@ -49,10 +57,17 @@ _SOLVER = SolverSettings()
 class LinearSVM:
     """A linear classifier, one against the rest.
 
-    classes     the labels, [K]
-    weights     weights of each class, [K, D]
-    intercepts  intercept of each class, [K]
+    Parameters
+    ----------
+    classes
+        the labels, [K]
+    weights
+        weights of each class, [K, D]
+    intercepts
+        intercept of each class, [K]
 
+    Examples
+    --------
     >>> svm = LinearSVM(np.array([3, 7]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
     >>> svm.predict(np.array([[0.2, 0.9]]))
     array([7])
@@ -89,13 +104,22 @@ def fit_svm(
 ) -> LinearSVM:
     """Fit a linear SVM with squared hinge loss, one against the rest.
 
-    x        descriptors [N, D]
-    y        labels [N]
-    C        weight of the loss against the regularisation
-    start    an SVM to start the fit from, such as one for another C or for some of the rows. It
-             saves time and does not change the minimum. None starts from 0
-    device   device to compute on
+    Parameters
+    ----------
+    x
+        descriptors [N, D]
+    y
+        labels [N]
+    C
+        weight of the loss against the regularisation
+    start
+        an SVM to start the fit from, such as one for another C or for some of the rows. It saves
+        time and does not change the minimum. None starts from 0
+    device
+        device to compute on
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], 20)
     >>> x = rng.normal(y[:, None], 0.2, (40, 3)).astype(np.float32)
@@ -166,8 +190,12 @@ def newton(
     """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] →
     w [D, K].
 
-    use    the rows that each class learns from, [N, K]; None for all
-    start  initial weights, [D, K] in float64; None for 0
+    Parameters
+    ----------
+    use
+        the rows that each class learns from, [N, K]; None for all
+    start
+        initial weights, [D, K] in float64; None for 0
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
     each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most
@@ -233,8 +261,12 @@ def line_search(
     """Return the step that minimises the objective along d, [K]: Newton's method on the piecewise
     linear derivative.
 
-    wd, dd         the products of d with the weights and with itself, [K]
-    margin, along  the decision function and its change along d, [N, K]
+    Parameters
+    ----------
+    wd, dd
+        the products of d with the weights and with itself, [K]
+    margin, along
+        the decision function and its change along d, [N, K]
 
     `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the
     midpoint.

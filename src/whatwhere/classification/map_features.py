@@ -29,8 +29,10 @@ class MapFeatures(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : a callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several
-    cells : parts of the height and of the width
+    features
+        a callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several
+    cells
+        parts of the height and of the width
 
     Examples
     --------

@@ -35,12 +35,18 @@ TINY = torch.finfo(torch.float32).tiny
 class MetricSettings:
     """How a metric is learned.
 
-    rank        columns of the result, at most; fewer where descriptors or images are fewer
-    share       the smallest variance of a direction, as a share of the mean variance under
-                distortions
-    directions  that distortions move most, each with its own variance; the others share the mean
-    images      that the metric is learned from, at most, spread evenly over all
-    batch       images at a time
+    Parameters
+    ----------
+    rank
+        columns of the result, at most; fewer where descriptors or images are fewer
+    share
+        the smallest variance of a direction, as a share of the mean variance under distortions
+    directions
+        that distortions move most, each with its own variance; the others share the mean
+    images
+        that the metric is learned from, at most, spread evenly over all
+    batch
+        images at a time
     """
 
     rank: int = 400
@@ -61,11 +67,19 @@ _SETTINGS = MetricSettings()
 class Metric:
     """Maps descriptors to rows in which distances mean differences; `fit_metric` makes it.
 
-    mean       mean of the descriptors, [D]
-    matrix     Uᵀ B, [r, D]
-    variances  Λ, [r], in descending order
-    how        the distortions that it was learned from
+    Parameters
+    ----------
+    mean
+        mean of the descriptors, [D]
+    matrix
+        Uᵀ B, [r, D]
+    variances
+        Λ, [r], in descending order
+    how
+        the distortions that it was learned from
 
+    Examples
+    --------
     >>> x = torch.randn(100, 6)
     >>> metric = Metric(x.mean(0), torch.eye(6)[:3], torch.ones(3), Distortions())
     >>> metric(x).shape
@@ -167,13 +181,22 @@ def fit_metric(
 ) -> Metric:
     """Learn the metric of images and their distorted copies, batch by batch.
 
-    describe    the descriptors [n, D] of images [n, C, H, W]
-    images      without labels, [N, C, H, W] or read batch by batch; if there are many, an evenly
-                spaced part of them
-    how         how images are distorted
-    described   the descriptors of the images, [N, D], if they are known already; None computes them
-    progress    called after every batch with the number of images in it
+    Parameters
+    ----------
+    describe
+        the descriptors [n, D] of images [n, C, H, W]
+    images
+        without labels, [N, C, H, W] or read batch by batch; if there are many, an evenly spaced
+        part of them
+    how
+        how images are distorted
+    described
+        the descriptors of the images, [N, D], if they are known already; None computes them
+    progress
+        called after every batch with the number of images in it
 
+    Examples
+    --------
     >>> images = ww.data.load("digits")[:40]
     >>> metric = fit_metric(lambda v: v.flatten(1), images, settings=MetricSettings(rank=9))
     >>> metric(images.flatten(1)).shape
@@ -277,8 +300,13 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     All amounts are drawn evenly between minus and plus the setting. Beyond the frame, pixels of the
     border repeat.
 
-    generator  generator of the random distortions, on the CPU, so that every device distorts alike
+    Parameters
+    ----------
+    generator
+        generator of the random distortions, on the CPU, so that every device distorts alike
 
+    Examples
+    --------
     >>> images = ww.data.load("digits")[:5]
     >>> distort(images, ww.Distortions(rotation=20), torch.Generator().manual_seed(0)).shape
     torch.Size([5, 1, 28, 28])

@@ -9,8 +9,12 @@ from torch import Tensor
 class Nearest(NamedTuple):
     """The nearest rows of each of n queries, nearest first.
 
-    squares  squared distances, [n, count]
-    rows     numbers of the rows, [n, count]
+    Parameters
+    ----------
+    squares
+        squared distances, [n, count]
+    rows
+        numbers of the rows, [n, count]
     """
 
     squares: Tensor
@@ -32,8 +36,12 @@ def nearest_of_all(
 ) -> Nearest:
     """Find the nearest of some rows [N, D] for each query [n, D].
 
-    squares    squared lengths of the rows, [N]
-    distances  number of distances to hold in memory at a time
+    Parameters
+    ----------
+    squares
+        squared lengths of the rows, [N]
+    distances
+        number of distances to hold in memory at a time
     """
     blocks = queries.split(max(1, distances // max(1, len(rows))))
     parts = [_nearest_of_block(block, rows, squares, count, distances) for block in blocks]

@@ -23,7 +23,10 @@ def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
     """Return the graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger
     of both directions.
 
-    weights, found  of the neighbours of every row and their numbers, [N, k]
+    Parameters
+    ----------
+    weights, found
+        of the neighbours of every row and their numbers, [N, k]
     """
     count, k = found.shape
     heads = torch.arange(0, count * k + 1, k)
@@ -73,7 +76,10 @@ def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 def weighted_pairs(graph: Tensor, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Return the graph with the weight of every pair times a factor.
 
-    factor  from the numbers of the two rows of each pair, [E] and [E], to its factor, [E]
+    Parameters
+    ----------
+    factor
+        from the numbers of the two rows of each pair, [E] and [E], to its factor, [E]
     """
     pairs = sparse.triu(scipy_matrix(graph), 1, format="coo")
     first, second = (torch.from_numpy(part).long() for part in pairs.coords)

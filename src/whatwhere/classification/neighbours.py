@@ -14,8 +14,12 @@ from whatwhere.progress import no_op
 class Neighbours:
     """Finds the nearest of some rows [N, D], which are kept as float32 on a device.
 
-    cells      how neighbours are found among many rows
-    distances  number of distances to hold in memory at a time
+    Parameters
+    ----------
+    cells
+        how neighbours are found among many rows
+    distances
+        number of distances to hold in memory at a time
     """
 
     def __init__(
@@ -50,7 +54,10 @@ class Neighbours:
     def others(self, count: int, progress: Callable[[int], object] = no_op) -> Nearest:
         """Return the same for the rows themselves, without each row itself.
 
-        progress  called with the number of rows that were just done
+        Parameters
+        ----------
+        progress
+            called with the number of rows that were just done
         """
         nearest = self.nearest_centred(self.rows, count + 1, progress)
         return nearest.without(torch.arange(len(self), device=self.device))

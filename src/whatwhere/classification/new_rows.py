@@ -17,8 +17,12 @@ from whatwhere.classification.ridge import positive, ridge_weights
 class NewRowSettings:
     """How new rows get their classes.
 
-    penalty  of the regression, as a share of the mean variance of a column
-    sample   known rows on which the sharpness is chosen
+    Parameters
+    ----------
+    penalty
+        of the regression, as a share of the mean variance of a column
+    sample
+        known rows on which the sharpness is chosen
     """
 
     penalty: float = 0.1
@@ -35,9 +39,14 @@ class NewRows:
     average as sure as their probabilities say. New rows that are farther from known ones than these
     are from each other are less sure.
 
-    neighbours     the known rows
-    probabilities  probabilities of their classes, [N, K]
-    count          number of neighbours
+    Parameters
+    ----------
+    neighbours
+        the known rows
+    probabilities
+        probabilities of their classes, [N, K]
+    count
+        number of neighbours
     """
 
     def __init__(

@@ -74,9 +74,14 @@ class Describer:
     """Images of one shape (C, H, W) → rows [N, r] of what is at a place, of what is anywhere, or of
     both side by side, as the recipe says.
 
-    metric    metric of small distortions, for rows of what is at a place
-    anywhere  metric of the quarters of pictures, for rows of what is anywhere
-    why       the line that says what rows describe, and why
+    Parameters
+    ----------
+    metric
+        metric of small distortions, for rows of what is at a place
+    anywhere
+        metric of the quarters of pictures, for rows of what is anywhere
+    why
+        the line that says what rows describe, and why
     """
 
     model: DeconvNet
@@ -95,8 +100,12 @@ class Describer:
     ) -> Tensor:
         """Rows of images.
 
-        progress       called with the number of images that were just described
-        anywhere_rows  their rows of what is anywhere, if they are known
+        Parameters
+        ----------
+        progress
+            called with the number of images that were just described
+        anywhere_rows
+            their rows of what is anywhere, if they are known
         """
         if not isinstance(images, Images):
             images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
@@ -165,12 +174,20 @@ class PictureClassifier:
     """Assigns classes to new pictures by the pictures that it was made from, as `GraphClassifier`
     does.
 
-    classes        their names, K
-    rows           rows of the pictures that it was made from, [N, r]
-    probabilities  probabilities of their classes, [N, K]
-    n_neighbors    number of neighbours to compare with
-    describe       function from images to rows; None if it classifies rows only
-    join           joins the rows of several views; None for one description
+    Parameters
+    ----------
+    classes
+        their names, K
+    rows
+        rows of the pictures that it was made from, [N, r]
+    probabilities
+        probabilities of their classes, [N, K]
+    n_neighbors
+        number of neighbours to compare with
+    describe
+        function from images to rows; None if it classifies rows only
+    join
+        joins the rows of several views; None for one description
     """
 
     classes: tuple[str, ...]
@@ -207,7 +224,10 @@ class PictureClassifier:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it as one file; nothing is pickled.
 
-        overwrite  also replace a file that is not a classifier
+        Parameters
+        ----------
+        overwrite
+            also replace a file that is not a classifier
         """
         content = self.to_bytes()
         claim([Path(path)], overwrite=overwrite or is_classifier(Path(path)))
@@ -230,8 +250,13 @@ class PictureClassifier:
 def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     """Read a classifier that the labelling page, `whatwhere classify` or `Labelling.save` wrote.
 
-    path  path of the file, NAME.safetensors
+    Parameters
+    ----------
+    path
+        path of the file, NAME.safetensors
 
+    Examples
+    --------
     >>> rows = np.eye(4, dtype=np.float32).repeat(3, 0)
     >>> session = ww.Labelling(rows)
     >>> session.label({0: "cat", 3: "dog"})
@@ -312,11 +337,16 @@ def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
 class DescribingSettings:
     """How pictures are described, besides what the recipe of their model says.
 
-    sample         pictures that the metric is learned from, at most; of 1,000, the covariance of
-                   distortions is known well enough
-    beside_others  whether other views stand next to the rows. Labels then weigh what is at a place
-                   and what is anywhere, unless the recipe sets one of them
-    change         changes the recipe, such as by settings that a person gave
+    Parameters
+    ----------
+    sample
+        pictures that the metric is learned from, at most; of 1,000, the covariance of distortions
+        is known well enough
+    beside_others
+        whether other views stand next to the rows. Labels then weigh what is at a place and what is
+        anywhere, unless the recipe sets one of them
+    change
+        changes the recipe, such as by settings that a person gave
     """
 
     sample: int = 1000
@@ -341,11 +371,17 @@ def describe_pictures(
 ) -> tuple[Describer, Tensor]:
     """Return the function that describes images, and the rows [N, r] of these images.
 
-    run       also keeps the metric, for all images of this size
-    labels    the table of labels next to which the learned run, the metric and the rows are kept;
-              None keeps nothing
-    stage     shows the progress
-    settings  how pictures are described besides what the recipe says
+    Parameters
+    ----------
+    run
+        also keeps the metric, for all images of this size
+    labels
+        the table of labels next to which the learned run, the metric and the rows are kept; None
+        keeps nothing
+    stage
+        shows the progress
+    settings
+        how pictures are described besides what the recipe says
     """
     settings = settings or DescribingSettings()
     kept = None if labels is None else labels.with_suffix(".run")
@@ -422,7 +458,10 @@ def _kept_tensors(
     """Return the value in a file, if it was made for the same inputs; otherwise a new one, saved if
     the folder is writable.
 
-    shape  of the images, which the file records
+    Parameters
+    ----------
+    shape
+        of the images, which the file records
     """
     if file is not None and file.exists():
         with readable(file, "file of a metric or of descriptors", "remove it"):

@@ -36,9 +36,14 @@ from whatwhere.ops.conjugate_gradient import conjugate_gradient
 class PoissonSettings:
     """How the potentials are solved for.
 
-    tau        the smallest τ: walks of 1/τ steps, about 330
-    tolerance  of the residual of conjugate gradients, relative to F
-    steps      of conjugate gradients, at most
+    Parameters
+    ----------
+    tau
+        the smallest τ: walks of 1/τ steps, about 330
+    tolerance
+        of the residual of conjugate gradients, relative to F
+    steps
+        of conjugate gradients, at most
     """
 
     tau: float = 3e-3
@@ -50,10 +55,16 @@ class PoissonSettings:
 class RegionSettings:
     """How regions grow to the shares of the classes.
 
-    rounds   times that every row takes the class that most of its walks end in
-    walk     steps of a walk in each round
-    slack    factor by which a class's share of the rows may differ from the given one
-    balance  steps of the search for numbers that bound the shares
+    Parameters
+    ----------
+    rounds
+        times that every row takes the class that most of its walks end in
+    walk
+        steps of a walk in each round
+    slack
+        factor by which a class's share of the rows may differ from the given one
+    balance
+        steps of the search for numbers that bound the shares
     """
 
     rounds: int = 5
@@ -76,13 +87,21 @@ def poisson_learning(
 ) -> Tensor:
     """Return the potentials [N, K] of classes.
 
-    graph      symmetric weights [N, N], sparse CSR, float64
-    rows       the labelled rows, [m]
-    labels     their classes, 0 … K - 1, [m]
-    shares     shares of the classes among all rows, [K]: a class with more labels than its share is
-               scaled down
-    tolerance  tolerance of the residual, relative to F
-    tau        τ; None for the usual one
+    Parameters
+    ----------
+    graph
+        symmetric weights [N, N], sparse CSR, float64
+    rows
+        the labelled rows, [m]
+    labels
+        their classes, 0 … K - 1, [m]
+    shares
+        shares of the classes among all rows, [K]: a class with more labels than its share is scaled
+        down
+    tolerance
+        tolerance of the residual, relative to F
+    tau
+        τ; None for the usual one
     """
     return solve_poisson(graph, label_sources(graph, rows, labels, shares), tolerance, tau)
 
@@ -136,7 +155,10 @@ class PoissonSystem:
     ) -> Tensor:
         """u [N, K] for every column of F [N, K], in the precision of F.
 
-        tau  one for all columns, or one for each, [K]
+        Parameters
+        ----------
+        tau
+            one for all columns, or one for each, [K]
         """
         product = product_of(self.scaled.to(source.dtype))
         kept = 1 + (POISSON.tau if tau is None else tau)

@@ -74,14 +74,23 @@ def choose(
 ) -> tuple[Trial, tuple[Trial, ...]]:
     """Return the best C on validation images, the smallest if errors are equal, and all trials.
 
-    x           descriptors of the training images, [N, D]
-    y           their labels, [N]
-    grid        the values of C to compare
-    validation  the images to hold out in turn: bool [N] each; empty holds out a sixth of each class
-                once
-    device      device of the SVM
-    progress    called after every trial
+    Parameters
+    ----------
+    x
+        descriptors of the training images, [N, D]
+    y
+        their labels, [N]
+    grid
+        the values of C to compare
+    validation
+        the images to hold out in turn: bool [N] each; empty holds out a sixth of each class once
+    device
+        device of the SVM
+    progress
+        called after every trial
 
+    Examples
+    --------
     >>> y = np.tile([0, 1], 30)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.3, (60, 4)).astype(np.float32)
     >>> best, trials = choose(x, y, grid=(0.1, 1.0))
@@ -116,12 +125,21 @@ def evaluate(
 ) -> Score:
     """Fit all training images with the chosen C and count the errors on the test images.
 
-    x, x_test  descriptors of the training and of the test images, [N, D]
-    y, y_test  their labels, [N]
-    C          C of the SVM
-    start      an SVM to start the fit from, which saves time: the SVM of the chosen trial
-    device     device of the SVM
+    Parameters
+    ----------
+    x, x_test
+        descriptors of the training and of the test images, [N, D]
+    y, y_test
+        their labels, [N]
+    C
+        C of the SVM
+    start
+        an SVM to start the fit from, which saves time: the SVM of the chosen trial
+    device
+        device of the SVM
 
+    Examples
+    --------
     >>> y = np.tile([0, 1], 30)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
     >>> evaluate(x[:40], y[:40], x[40:], y[40:], C=1.0).errors

@@ -21,9 +21,14 @@ from whatwhere.classification.calibration import Fold
 class RegressionSettings:
     """How labels help the graph by a regression.
 
-    penalty  as a share of the mean squared length of the labelled rows
-    weight   of the regression next to the scores of the graph, with many labels
-    half     labels of a class at which the regression has half of this weight
+    Parameters
+    ----------
+    penalty
+        as a share of the mean squared length of the labelled rows
+    weight
+        of the regression next to the scores of the graph, with many labels
+    half
+        labels of a class at which the regression has half of this weight
     """
 
     penalty: float = 0.3
@@ -54,9 +59,14 @@ def ridge_weights(rows: Tensor, targets: Tensor, penalty: Tensor) -> Tensor:
 class LabelRegression:
     """Scores of classes by a ridge regression on labels.
 
-    rows     all rows, [N, d]
-    labels   number of labels
-    classes  number of classes, K
+    Parameters
+    ----------
+    rows
+        all rows, [N, d]
+    labels
+        number of labels
+    classes
+        number of classes, K
     """
 
     def __init__(
@@ -70,8 +80,12 @@ class LabelRegression:
     def scores(self, labelled: Tensor, labels: Tensor, rows: Tensor | None = None) -> Tensor:
         """Scores [n, K] of some rows [n], or of all.
 
-        labelled  rows with a label, [m]
-        labels    their classes, [m]
+        Parameters
+        ----------
+        labelled
+            rows with a label, [m]
+        labels
+            their classes, [m]
         """
         known = self.rows[labelled].double()
         centre = known.mean(0)

@@ -23,9 +23,14 @@ from whatwhere.progress import no_op
 class RowGraph:
     """Rows [N, d], each connected to its nearest neighbours.
 
-    neighbours  the rows
-    graph       the weights, a sparse CSR matrix [N, N]
-    distances   the mean squared distance of every row from its neighbours, [N]
+    Parameters
+    ----------
+    neighbours
+        the rows
+    graph
+        the weights, a sparse CSR matrix [N, N]
+    distances
+        the mean squared distance of every row from its neighbours, [N]
     """
 
     neighbours: Neighbours
@@ -38,7 +43,10 @@ class RowGraph:
     ) -> "RowGraph":
         """Connect every row to `count` others; the weight of a pair falls with its distance.
 
-        progress  called with the number of rows that were just connected
+        Parameters
+        ----------
+        progress
+            called with the number of rows that were just connected
         """
         nearest = neighbours.others(min(count, len(neighbours) - 1), progress)
         graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
@@ -66,8 +74,12 @@ def joined_graph(
 ) -> RowGraph:
     """Add the graphs of several descriptions of the same rows, with weights that add up to 1.
 
-    graphs  the graph of each description, as it is added
-    rows    the joined rows [N, Σ d], whose squared distances are weighted sums of the descriptions'
+    Parameters
+    ----------
+    graphs
+        the graph of each description, as it is added
+    rows
+        the joined rows [N, Σ d], whose squared distances are weighted sums of the descriptions'
     """
     used = [number for number, weight in enumerate(weights) if weight > 0]
     graph = sum_of_graphs([graphs[number] for number in used], [weights[number] for number in used])

@@ -13,16 +13,29 @@ class Distortions(Checked):
     """How strongly images are distorted. Each amount is the largest change, in either direction; 0
     leaves a kind of distortion out.
 
-    rotation    rotation of distorted copies, in degrees
-    shear       shear, in columns per row and rows per column
-    scale       change of size along each axis, as a share of the size
-    shift       shift, as a share of the height and of the width
-    elastic     shift of each control point of a 4×4 grid, as a share of the height and of the width
-    brightness  change of all values of an image, as a share of them
-    colour      change of the values of each channel, as a share of them
-    copies      number of distorted copies of an image
-    seed        seed of the random distortions
+    Parameters
+    ----------
+    rotation
+        rotation of distorted copies, in degrees
+    shear
+        shear, in columns per row and rows per column
+    scale
+        change of size along each axis, as a share of the size
+    shift
+        shift, as a share of the height and of the width
+    elastic
+        shift of each control point of a 4×4 grid, as a share of the height and of the width
+    brightness
+        change of all values of an image, as a share of them
+    colour
+        change of the values of each channel, as a share of them
+    copies
+        number of distorted copies of an image
+    seed
+        seed of the random distortions
 
+    Examples
+    --------
     >>> ww.Distortions(rotation=20, shift=0.0).copies
     4
     """

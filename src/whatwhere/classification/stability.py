@@ -21,13 +21,18 @@ from whatwhere.spec.checks import Checked, Count, Positive
 class StabilitySettings(Checked):
     """How stability is measured, and what it says.
 
-    repeats  how often other labels are drawn
-    numbers  potentials that are computed at most: of many rows fewer repeats say as much, and if
-             one repeat has more, stability is not measured, so that a label is followed in a second
-    enough   held-out labels from which on it is no longer measured: they say more, and it takes
-             time
-    power    the accuracy above chance is this power of the stability above chance. Between 1.5
-             and 2, probabilities of eleven sets are calibrated best with one label a class
+    Parameters
+    ----------
+    repeats
+        how often other labels are drawn
+    numbers
+        potentials that are computed at most: of many rows fewer repeats say as much, and if one
+        repeat has more, stability is not measured, so that a label is followed in a second
+    enough
+        held-out labels from which on it is no longer measured: they say more, and it takes time
+    power
+        the accuracy above chance is this power of the stability above chance. Between 1.5 and 2,
+        probabilities of eleven sets are calibrated best with one label a class
     """
 
     repeats: Count = 4
@@ -49,8 +54,12 @@ def stability(
 ) -> float:
     """Measure the share of rows that keep their class if other rows had been labelled.
 
-    found   the classes of all rows by this graph, [N]
-    labels  number of labels
+    Parameters
+    ----------
+    found
+        the classes of all rows by this graph, [N]
+    labels
+        number of labels
     """
     generator = torch.Generator().manual_seed(0)
     even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=found.device)

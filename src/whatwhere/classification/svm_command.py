@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 class _SvmOptions(Checked):
     """Choices of `svm`.
 
-    C  values of C to choose from
+    Parameters
+    ----------
+    C
+        values of C to choose from
     """
 
     C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
@@ -64,12 +67,19 @@ def svm(
     The command chooses C on a sixth of the training images, fits the SVM to all of them, and tests
     it once.
 
-    images  training images with labels, as for `encode`: a data set, a folder with a sub-folder for
-            each class, or an .npz file
-    labels  labels of all images, if they have none: an IDX or .npy file
-    test    test images with labels; default: the test images of a named data set, or a sixth of the
-            images, held out
+    Parameters
+    ----------
+    images
+        training images with labels, as for `encode`: a data set, a folder with a sub-folder for
+        each class, or an .npz file
+    labels
+        labels of all images, if they have none: an IDX or .npy file
+    test
+        test images with labels; default: the test images of a named data set, or a sixth of the
+        images, held out
 
+    Examples
+    --------
     $ whatwhere svm mnist mnist
     $ whatwhere svm train/ runs/mine --test test/
     """

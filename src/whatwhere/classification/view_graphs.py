@@ -34,11 +34,18 @@ class Joined:
 class ViewGraphs:
     """The graphs of views, and the last one that they were joined to.
 
-    join       joins the views with equal weights
-    parts      the rows of each view, centred and of unit length
-    overlaps   how far the neighbours of each view are also neighbours in others
-    supported  the graphs of the views, in which a pair counts more if all views find it alike
-    start      the views joined as before there are labels
+    Parameters
+    ----------
+    join
+        joins the views with equal weights
+    parts
+        the rows of each view, centred and of unit length
+    overlaps
+        how far the neighbours of each view are also neighbours in others
+    supported
+        the graphs of the views, in which a pair counts more if all views find it alike
+    start
+        the views joined as before there are labels
     """
 
     join: ViewJoin
@@ -70,7 +77,10 @@ class ViewGraphs:
     ) -> "ViewGraphs":
         """Connect the rows [N, Σ d] by each view, every row to `count` others.
 
-        progress  called with the number of rows that were just connected by a view
+        Parameters
+        ----------
+        progress
+            called with the number of rows that were just connected by a view
         """
         parts = join.parts(rows)
         views = [RowGraph.of(Neighbours(part, str(device)), count, progress) for part in parts]
@@ -81,7 +91,10 @@ class ViewGraphs:
     ) -> Joined:
         """Join the graphs by what the classes [m] of labelled rows [m] say about the views.
 
-        pause  called between views
+        Parameters
+        ----------
+        pause
+            called between views
         """
         together = label_scores(self.start.graph, rows, labels, classes).all_rows.argmax(1)
         evidence = []

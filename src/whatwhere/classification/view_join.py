@@ -21,9 +21,14 @@ class ViewJoin:
     are larger; then it is multiplied by the root of its weight. Squared distances between joined
     rows are the weighted sums of the views' distances.
 
-    columns  number of columns of each view, by its name
-    mean     mean of the known rows, [Σ d]
-    weights  weight of each view
+    Parameters
+    ----------
+    columns
+        number of columns of each view, by its name
+    mean
+        mean of the known rows, [Σ d]
+    weights
+        weight of each view
     """
 
     columns: Mapping[str, int]

@@ -21,11 +21,16 @@ from whatwhere.spec.checks import Checked, Count, NonNegative
 class SupportSettings(Checked):
     """How support is measured, and what it counts.
 
-    power  of the support, which multiplies the weight of a pair. With 2, steel surfaces have as few
-           errors as by their best view, and other sets as many as without support or fewer
-           (benchmarks/labels/results/weights_again.txt)
-    pairs  random pairs of rows that stand for all pairs
-    block  pairs that are compared at a time
+    Parameters
+    ----------
+    power
+        of the support, which multiplies the weight of a pair. With 2, steel surfaces have as few
+        errors as by their best view, and other sets as many as without support or fewer
+        (benchmarks/labels/results/weights_again.txt)
+    pairs
+        random pairs of rows that stand for all pairs
+    block
+        pairs that are compared at a time
     """
 
     power: NonNegative = 2.0
@@ -39,7 +44,10 @@ _SETTINGS = SupportSettings()
 class ViewSupport:
     """The support of pairs of rows by several views.
 
-    views  the rows of each view, of unit length, [N, d] each
+    Parameters
+    ----------
+    views
+        the rows of each view, of unit length, [N, d] each
     """
 
     def __init__(self, views: Sequence[Tensor], how: SupportSettings = _SETTINGS) -> None:

@@ -30,20 +30,29 @@ from whatwhere.spec.checks import Checked, NonNegative, Positive, Within
 class ViewWeighting(Checked):
     """How evidence becomes weights (chosen on many sets; benchmarks/labels/views.py).
 
-    power             of the odds of a view: one that is right in nine of ten cases counts 16 times
-                      as much as one that is right in three of four
-    surest            the evidence is at most this, and at least 1 less this, so that no view is
-                      used alone
-    agreement_labels  held-out labels that agreement counts as, so that no view is used alone
-                      because of a few labels
-    least             a view with less than this share of the weight of the best one is left out
-    floor             overlap that is added to every view's, so that small differences between
-                      views that hardly overlap do not count
-    known             how much more views count, by their names, before labels say: a network that
-                      was trained on photographs is usually the best single view, and colours say
-                      more than their overlap with other views shows (benchmarks/labels/views.py)
-    stability         how stability is measured, which probabilities follow from
-    step              weights are multiples of it, so that a label seldom changes the joined graph
+    Parameters
+    ----------
+    power
+        of the odds of a view: one that is right in nine of ten cases counts 16 times as much as one
+        that is right in three of four
+    surest
+        the evidence is at most this, and at least 1 less this, so that no view is used alone
+    agreement_labels
+        held-out labels that agreement counts as, so that no view is used alone because of a few
+        labels
+    least
+        a view with less than this share of the weight of the best one is left out
+    floor
+        overlap that is added to every view's, so that small differences between views that hardly
+        overlap do not count
+    known
+        how much more views count, by their names, before labels say: a network that was trained on
+        photographs is usually the best single view, and colours say more than their overlap with
+        other views shows (benchmarks/labels/views.py)
+    stability
+        how stability is measured, which probabilities follow from
+    step
+        weights are multiples of it, so that a label seldom changes the joined graph
     """
 
     power: NonNegative = 2.5
@@ -61,9 +70,13 @@ class ViewWeighting(Checked):
 class Overlap(NamedTuple):
     """How far the neighbours of a view are also neighbours in others, less what chance gives.
 
-    usual  the mean share, without the view that it has most in common with: two views of one
-           source, such as features with and without their places, agree by nature
-    total  the sum over all others: views that say the same share their weight
+    Parameters
+    ----------
+    usual
+        the mean share, without the view that it has most in common with: two views of one source,
+        such as features with and without their places, agree by nature
+    total
+        the sum over all others: views that say the same share their weight
     """
 
     usual: float
@@ -73,9 +86,14 @@ class Overlap(NamedTuple):
 class ViewEvidence(NamedTuple):
     """How well a view sorts the pictures.
 
-    found      labels that its graph finds when they are held out
-    held_out   labels that were held out
-    agreement  share of the pictures to which it gives the same class as all views together
+    Parameters
+    ----------
+    found
+        labels that its graph finds when they are held out
+    held_out
+        labels that were held out
+    agreement
+        share of the pictures to which it gives the same class as all views together
     """
 
     found: int
@@ -92,10 +110,17 @@ class ViewEvidence(NamedTuple):
 class ViewWeights:
     """The weights of views, which add up to 1, and what they were estimated from.
 
-    names     the views
-    values    their weights
-    evidence  what was seen of each view; empty before there are labels of two classes
+    Parameters
+    ----------
+    names
+        the views
+    values
+        their weights
+    evidence
+        what was seen of each view; empty before there are labels of two classes
 
+    Examples
+    --------
     >>> print(ViewWeights(("colour", "own"), (0.7, 0.3)))
     colour 0.7, own 0.3
     """

@@ -50,9 +50,14 @@ WEIGHED = (
 class WhereSettings(Checked):
     """When places of features are described.
 
-    forget  share of the variance below which only what is anywhere is described
-    keep    share from which on only what is at a place is described
-    sample  images that are looked at
+    Parameters
+    ----------
+    forget
+        share of the variance below which only what is anywhere is described
+    keep
+        share from which on only what is at a place is described
+    sample
+        images that are looked at
     """
 
     forget: Positive = 0.05
@@ -91,7 +96,10 @@ def choose_where(
     """Choose what rows of these images describe: by the recipe, or by the share of the features
     that places explain.
 
-    kept_in  the file of the choice: if it exists, its choice is used
+    Parameters
+    ----------
+    kept_in
+        the file of the choice: if it exists, its choice is used
     """
     given = recipe.descriptor.where
     if recipe.descriptor.raw and given == "auto":

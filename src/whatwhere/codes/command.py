@@ -71,10 +71,16 @@ def encode(
     reads it in Python. `whatwhere describe` writes rows for a classifier, and `whatwhere events` a
     table of the events in a recording.
 
-    out     the .npz file to write; with --shard, the folder for the parts
-    preset  how to infer features: recipe, coding or learned, as for `classify`. Default: learned if
-            the model has learned steps, and coding if not
+    Parameters
+    ----------
+    out
+        the .npz file to write; with --shard, the folder for the parts
+    preset
+        how to infer features: recipe, coding or learned, as for `classify`. Default: learned if the
+        model has learned steps, and coding if not
 
+    Examples
+    --------
     $ whatwhere encode mnist:test mnist --out codes.npz
     $ whatwhere encode pictures/ runs/mine --out codes.npz --where
     """
@@ -131,7 +137,10 @@ def _report(
 ) -> Report:
     """Report what the file of codes holds, and which engine inferred them.
 
-    complete_before  the file was complete before this command
+    Parameters
+    ----------
+    complete_before
+        the file was complete before this command
     """
     size = file.stat().st_size
     facts = {
@@ -167,9 +176,15 @@ def decode(
     are any. Any other name is a folder with a PNG picture for each image, named after the image or
     its number. Values have the units of the encoded images.
 
-    codes  a file that `whatwhere encode --where` wrote, or the folder with the parts of all shards
-    out    an .npz file for all images, or a folder for PNG pictures
+    Parameters
+    ----------
+    codes
+        a file that `whatwhere encode --where` wrote, or the folder with the parts of all shards
+    out
+        an .npz file for all images, or a folder for PNG pictures
 
+    Examples
+    --------
     $ whatwhere encode mnist:test mnist --out codes.npz --where
     $ whatwhere decode codes.npz mnist --out reconstructed.npz
     """

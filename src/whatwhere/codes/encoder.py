@@ -76,8 +76,12 @@ class Encoder:
     When the command is stopped, complete blocks and the finished batches of the current block stay.
     The same command continues after them.
 
-    groups  the images of the shard, or all
-    shard   which part of all images they are
+    Parameters
+    ----------
+    groups
+        the images of the shard, or all
+    shard
+        which part of all images they are
     """
 
     def __init__(
@@ -130,7 +134,10 @@ class Encoder:
     def write(self, out: Path, advance: Advance) -> None:
         """Write all codes, continuing what a stopped command left.
 
-        advance  called with the number of pieces just done
+        Parameters
+        ----------
+        advance
+            called with the number of pieces just done
         """
         kept = KeptBlocks(out, self._identity)
         with ExitStack() as opened:

@@ -65,9 +65,14 @@ REMEDY = "copy it again, or encode the images again"
 class CodesOfAnotherModel(ImageError):
     """Codes that another model made than the one that should decode them.
 
-    name   the codes
-    model  the checksum of the model that made them; empty if the file does not say it
-    given  the model that was given
+    Attributes
+    ----------
+    name
+        the codes
+    model
+        the checksum of the model that made them; empty if the file does not say it
+    given
+        the model that was given
     """
 
     def __init__(self, name: str, model: str, given: str) -> None:
@@ -86,9 +91,14 @@ class Codes:
     `codes[i]` holds what and where of one image; `codes.features` holds the features of all images,
     dense. Only the block of the last image that was read is in memory.
 
-    blocks  where the codes are stored
-    name    the name of their file, for messages
-    model   the checksum of the model that made them; empty if it is not known
+    Parameters
+    ----------
+    blocks
+        where the codes are stored
+    name
+        the name of their file, for messages
+    model
+        the checksum of the model that made them; empty if it is not known
     """
 
     def __init__(self, blocks: Sequence[_StoredBlock], name: str, model: str = "") -> None:
@@ -313,9 +323,14 @@ def join_blocks(
 ) -> None:
     """Join the files of blocks to one file of codes, by copying their bytes.
 
-    counts   how many images each block has
-    record   the model, the settings and the pictures, the same for all parts of one command
-    made_of  a checksum of the images in this file
+    Parameters
+    ----------
+    counts
+        how many images each block has
+    record
+        the model, the settings and the pictures, the same for all parts of one command
+    made_of
+        a checksum of the images in this file
     """
     doing = f"writing {path}"
     with (
@@ -363,8 +378,13 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     """Read the codes in a file that `whatwhere encode` wrote, or in a folder of its parts
     (`--shard`).
 
-    path  path of the file or the folder
+    Parameters
+    ----------
+    path
+        path of the file or the folder
 
+    Examples
+    --------
     >>> images, few = ww.data.load("digits").pixels[:3], ww.InferenceSpec(steps=2)
     >>> _ = ww.codes.write_codes("codes.npz", ww.load("mnist"), images, few)
     >>> ww.load_codes("codes.npz").features.shape

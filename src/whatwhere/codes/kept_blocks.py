@@ -35,8 +35,12 @@ _LONGEST_NAME = 80  # bytes of a name that the folder takes over
 class KeptBlocks:
     """The folder with the finished parts of a file of codes.
 
-    out       the file
-    identity  what the work of a stopped command must have in common with this one
+    Parameters
+    ----------
+    out
+        the file
+    identity
+        what the work of a stopped command must have in common with this one
     """
 
     def __init__(self, out: Path, identity: str) -> None:

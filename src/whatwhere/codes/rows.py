@@ -23,10 +23,15 @@ def code_rows(
 ) -> CodeRows:
     """Return the codes in the latents of a batch of images.
 
-    shape  shape of the images: channels, height, width
-    where  whether to keep the pooling variables, too
-    exact  whether to keep the variables of every region in use; otherwise only of regions with an
-           effect
+    Parameters
+    ----------
+    shape
+        shape of the images: channels, height, width
+    where
+        whether to keep the pooling variables, too
+    exact
+        whether to keep the variables of every region in use; otherwise only of regions with an
+        effect
     """
     if not where:
         return CodeRows.of(latents, (), shape)
@@ -51,7 +56,10 @@ def block_arrays(
 ) -> dict[str, Array]:
     """Return the arrays of a block of codes, which `codes.files.write_block` writes.
 
-    more  arrays of all images: labels, names
+    Parameters
+    ----------
+    more
+        arrays of all images: labels, names
     """
     arrays = {**join(parts), **(more or {})}
     if not exact:

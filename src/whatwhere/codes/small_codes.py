@@ -37,13 +37,22 @@ Array = np.ndarray
 class SmallFormat:
     """The numbers of the small format; a file with other numbers would be another format.
 
-    levels        of features, from 0 to the image's largest
-    angles        steps from equal weights to all weight on one element
-    effect        share of the largest effect of an image's regions below which a region is left out
-    saturated     |γμ| at which all weight is on one element
-    mu_levels     from the centre of a region to its end
-    gamma_octave  levels of γ for a factor of two
-    most_places   the number of places of a code is less than this, so that indices are int32
+    Parameters
+    ----------
+    levels
+        of features, from 0 to the image's largest
+    angles
+        steps from equal weights to all weight on one element
+    effect
+        share of the largest effect of an image's regions below which a region is left out
+    saturated
+        |γμ| at which all weight is on one element
+    mu_levels
+        from the centre of a region to its end
+    gamma_octave
+        levels of γ for a factor of two
+    most_places
+        the number of places of a code is less than this, so that indices are int32
     """
 
     levels: int = 31
@@ -62,10 +71,16 @@ SMALL = SmallFormat()
 class _MapRows:
     """Values at some places of a map, of several images one after the other.
 
-    grid     B, H and W of the map
-    counts   number of places of every image, [N]
-    places   offsets in the flattened grid, ascending within an image, [n]
-    values   [n, V]
+    Parameters
+    ----------
+    grid
+        B, H and W of the map
+    counts
+        number of places of every image, [N]
+    places
+        offsets in the flattened grid, ascending within an image, [n]
+    values
+        [n, V]
     """
 
     grid: tuple[int, int, int]
@@ -106,9 +121,14 @@ class _MapRows:
 class CodeRows:
     """What and where of several images of one size.
 
-    shape       channels, height and width of the images
-    where       μ and γ of the regions of each layer; empty without `--where`
-    background  the arrays `low` and `scale`, where the input stage has them
+    Parameters
+    ----------
+    shape
+        channels, height and width of the images
+    where
+        μ and γ of the regions of each layer; empty without `--where`
+    background
+        the arrays `low` and `scale`, where the input stage has them
     """
 
     shape: tuple[int, int, int]
@@ -125,8 +145,11 @@ class CodeRows:
     ) -> "CodeRows":
         """Return the codes in the latents of a batch.
 
-        used  the regions of each layer whose pooling variables are kept, [N, B, H, W]; empty keeps
-              none
+        Parameters
+        ----------
+        used
+            the regions of each layer whose pooling variables are kept, [N, B, H, W]; empty keeps
+            none
         """
         p = latents.features
         where = []
@@ -212,8 +235,12 @@ def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
 def effective(stage: Tensor, theta: PoolingParams, two: bool) -> Tensor:
     """Return where the pooling variables of a layer change the reconstruction, [N, B, H, W].
 
-    stage  p̂ of the layer, [N, B, H, W]
-    two    whether its regions have two elements along every axis
+    Parameters
+    ----------
+    stage
+        p̂ of the layer, [N, B, H, W]
+    two
+        whether its regions have two elements along every axis
     """
     strength = stage.abs()
     largest = strength.flatten(1).amax(1)[:, None, None, None]
@@ -237,8 +264,12 @@ def shrink(
 ) -> dict[str, Array]:
     """Return the arrays of a block in few bits.
 
-    two    whether the regions of each layer have two elements along every axis
-    reach  the largest |μ| of each layer along every axis
+    Parameters
+    ----------
+    two
+        whether the regions of each layer have two elements along every axis
+    reach
+        the largest |μ| of each layer along every axis
     """
     small = {name: arrays[name] for name in ("image_shape", "labels", "names") if name in arrays}
     for name in ("low", "scale"):

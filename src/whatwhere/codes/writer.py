@@ -45,18 +45,33 @@ def write_codes(
     number of images. If the process is stopped, the same call continues after the last block. A
     file that has these codes already stays as it is.
 
-    path       the .npz file to write; with a shard of several, the folder for the parts
-    model      the model, on the device where inference is to run
-    images     as in `ww.data.load_groups`: a folder of pictures, a file, a name or an array
-    spec       how to infer; None means `InferenceSpec.coding()`, converged codes
-    plan       phases, as in `ww.infer`
-    mask       known pixels, as in `ww.data.load_groups`
-    options    what is written; pooling variables only with `EncodeOptions(where=True)`
-    engine     as in `ww.infer`
-    shard      the part of the images to encode
-    overwrite  replace other codes, or another file, of this name
-    progress   called with the number of pieces just done: images, or tiles of large ones
+    Parameters
+    ----------
+    path
+        the .npz file to write; with a shard of several, the folder for the parts
+    model
+        the model, on the device where inference is to run
+    images
+        as in `ww.data.load_groups`: a folder of pictures, a file, a name or an array
+    spec
+        how to infer; None means `InferenceSpec.coding()`, converged codes
+    plan
+        phases, as in `ww.infer`
+    mask
+        known pixels, as in `ww.data.load_groups`
+    options
+        what is written; pooling variables only with `EncodeOptions(where=True)`
+    engine
+        as in `ww.infer`
+    shard
+        the part of the images to encode
+    overwrite
+        replace other codes, or another file, of this name
+    progress
+        called with the number of pieces just done: images, or tiles of large ones
 
+    Examples
+    --------
     >>> images = ww.data.load("digits").pixels[:3]
     >>> few = ww.InferenceSpec(steps=2)
     >>> codes = ww.codes.write_codes("codes.npz", ww.load("mnist"), images, few)
@@ -85,10 +100,16 @@ def write_codes(
 class CodesFile:
     """A file of codes that may be written.
 
-    file         the file
-    encoder      what writes it
-    title        the images in words
-    is_complete  whether it has these codes already
+    Parameters
+    ----------
+    file
+        the file
+    encoder
+        what writes it
+    title
+        the images in words
+    is_complete
+        whether it has these codes already
     """
 
     file: Path
@@ -115,10 +136,16 @@ def open_codes_file(
 
     Codes of other images, of another model or with other settings raise a RunError.
 
-    sources   the images and the mask
-    recorded  what the run of the model recorded about its images
-    inputs    other files that are read, such as a run
-    hint      a sentence about other settings, for that error
+    Parameters
+    ----------
+    sources
+        the images and the mask
+    recorded
+        what the run of the model recorded about its images
+    inputs
+        other files that are read, such as a run
+    hint
+        a sentence about other settings, for that error
     """
     file = shard.part_of(out, ".npz")
     # The model and the settings that a file records show whether it may be complete already.
@@ -144,7 +171,10 @@ def _may_have_written(
     model or of other settings raise a RunError; a λ that is still to be chosen from the images is
     not compared.
 
-    hint  a sentence about other settings
+    Parameters
+    ----------
+    hint
+        a sentence about other settings
     """
     if file is None or not os.path.isfile(file) or not made_of(file):
         return False
@@ -159,9 +189,14 @@ def _may_have_written(
 class OtherCodes(RunError):
     """Codes that exist already, but do not belong to this command.
 
-    path        the file
-    difference  what they were made with instead, as a clause
-    hint        what to do about other settings, in sentences; may be empty
+    Attributes
+    ----------
+    path
+        the file
+    difference
+        what they were made with instead, as a clause
+    hint
+        what to do about other settings, in sentences; may be empty
     """
 
     def __init__(self, path: Path, difference: str, hint: str = "") -> None:
@@ -177,8 +212,12 @@ class OtherCodes(RunError):
 def _exists_already(file: Path, words: str, hint: str = "") -> RunError:
     """Make the error for codes that exist already, but do not belong to this command.
 
-    words  what they were made with instead
-    hint   a sentence about other settings
+    Parameters
+    ----------
+    words
+        what they were made with instead
+    hint
+        a sentence about other settings
     """
     return OtherCodes(file, words, hint)
 

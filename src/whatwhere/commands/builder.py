@@ -39,7 +39,10 @@ _METAVARS: dict[object, str] = {int: "N", float: "NUMBER", Path: "PATH", list[st
 class Program(TyperGroup):
     """Lists its commands in sections, in the order of the sections.
 
-    sections  the names of commands by the title of their section
+    Parameters
+    ----------
+    sections
+        the names of commands by the title of their section
     """
 
     sections: ClassVar[dict[str, Sequence[str]]] = {}
@@ -223,7 +226,10 @@ def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ())
     """Return the settings that an unknown name may mean: settings of this name at a deeper level,
     or those that are spelt alike.
 
-    others  other names that it may mean; if one of them is nearer, it is the result
+    Parameters
+    ----------
+    others
+        other names that it may mean; if one of them is nearer, it is the result
     """
     last = {path: path.rpartition(".")[2] for setting in known.values() for path in setting.paths}
     wanted = name.rpartition(".")[2]
@@ -260,11 +266,17 @@ def command(
 ) -> Callable[[Function], Function]:
     """Make a command of a function.
 
-    kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
-           its fields
-    flags  names of settings that are also options
-    old    forms of the command line that answer with the line to type now
-    app    the program, or a group of its commands
+    Parameters
+    ----------
+    kinds
+        dataclasses whose fields are settings, or pairs of a dataclass and the names of some of its
+        fields
+    flags
+        names of settings that are also options
+    old
+        forms of the command line that answer with the line to type now
+    app
+        the program, or a group of its commands
     """
     known = known_settings(kinds)
     chosen = flags.split()
@@ -381,10 +393,16 @@ def _examples_text(examples: Sequence[str]) -> str | None:
 class _SuggestingCommand(TyperCommand):
     """Suggests a setting in place of an option that does not exist.
 
-    known     its settings
-    flags     the names of those that are also options
-    examples  command lines for its help
-    old       forms of the command line that answer with the line to type now
+    Parameters
+    ----------
+    known
+        its settings
+    flags
+        the names of those that are also options
+    examples
+        command lines for its help
+    old
+        forms of the command line that answer with the line to type now
     """
 
     known: Mapping[str, Setting] = {}

@@ -36,35 +36,50 @@ SHARD = (Sharding, "shard")  # for every command that processes pictures one by 
 class ImageInput(Checked):
     """Images of a command; a run records those that it learns from, and --resume reads the same.
 
-    source       a name or a path
-    mask         unknown pixels: a picture, a folder or an array file that is white where pixels are
-                 known and black elsewhere, one for all images or one for each. `alpha`: transparent
-                 pixels are unknown. `nan`: NaN is unknown, in a file of floats
-    crop         train on square crops of this many pixels, at random places. Pictures of several
-                 sizes are always cropped (to 64 pixels, or to the smallest side). Recordings are
-                 cut into windows of this many samples
-    size         scale pictures so that the shorter side has this many pixels, and cut them to
-                 squares at the centre. By default, only pictures of several sizes are scaled: as
-                 for the run, or to 64 pixels (to the smallest side if that is less)
-    limit        use only the first N images
-    image_count  number of images that each layer learns from in a stream
-                 (learning.each.update=batch); the stream starts again after its last image.
-                 Default: whole epochs
-    rate         samples per second of a recording, if its file does not give them (.npy, or .csv
-                 without a column of times). A .npy file with a rate is a recording
-    waveforms    number of waveforms of a recording. Default: as many as the recording shows
-    length       length of the waveforms of a recording: samples, such as 64, or a time, such as
-                 12ms. Default: the length of its events
-    rise         find where a recording rises within this time, such as 150ms: events that begin
-                 suddenly and decay slowly, such as calcium
-    louder       find where a recording becomes louder within this time, such as 2s: bursts of any
-                 waveform, such as earthquakes
-    probe        a file with the places of the channels of a recording with many: a .json file of
-                 probeinterface, or a .csv file with the columns channel, x and y, in µm. Each
-                 waveform is then on the channels near its largest peak
-    start        where to begin in a recording, such as 90, 1:30, 0:01:30.250 or 2min, in the times
-                 that a table of events has. Default: its beginning
-    end          where to end, in the same way
+    Parameters
+    ----------
+    source
+        a name or a path
+    mask
+        unknown pixels: a picture, a folder or an array file that is white where pixels are known
+        and black elsewhere, one for all images or one for each. `alpha`: transparent pixels are
+        unknown. `nan`: NaN is unknown, in a file of floats
+    crop
+        train on square crops of this many pixels, at random places. Pictures of several sizes are
+        always cropped (to 64 pixels, or to the smallest side). Recordings are cut into windows of
+        this many samples
+    size
+        scale pictures so that the shorter side has this many pixels, and cut them to squares at the
+        centre. By default, only pictures of several sizes are scaled: as for the run, or to 64
+        pixels (to the smallest side if that is less)
+    limit
+        use only the first N images
+    image_count
+        number of images that each layer learns from in a stream (learning.each.update=batch); the
+        stream starts again after its last image. Default: whole epochs
+    rate
+        samples per second of a recording, if its file does not give them (.npy, or .csv without a
+        column of times). A .npy file with a rate is a recording
+    waveforms
+        number of waveforms of a recording. Default: as many as the recording shows
+    length
+        length of the waveforms of a recording: samples, such as 64, or a time, such as 12ms.
+        Default: the length of its events
+    rise
+        find where a recording rises within this time, such as 150ms: events that begin suddenly and
+        decay slowly, such as calcium
+    louder
+        find where a recording becomes louder within this time, such as 2s: bursts of any waveform,
+        such as earthquakes
+    probe
+        a file with the places of the channels of a recording with many: a .json file of
+        probeinterface, or a .csv file with the columns channel, x and y, in µm. Each waveform is
+        then on the channels near its largest peak
+    start
+        where to begin in a recording, such as 90, 1:30, 0:01:30.250 or 2min, in the times that a
+        table of events has. Default: its beginning
+    end
+        where to end, in the same way
     """
 
     source: str = "digits"
@@ -150,7 +165,10 @@ def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> 
     """Return the part of the pictures that this command processes; the first line of its output
     says so.
 
-    out  the folder of the parts; parts of another number of shards in it raise an error
+    Parameters
+    ----------
+    out
+        the folder of the parts; parts of another number of shards in it raise an error
     """
     from whatwhere.data.parts import check_part_of
 
@@ -172,7 +190,10 @@ def read_images(
 
     The value of white, and the side of squares from images of several sizes, come from the run.
 
-    size  side of the squares, for pictures alone
+    Parameters
+    ----------
+    size
+        side of the squares, for pictures alone
     """
     images = ww.data.load(source, labels, size=size, recorded=recorded_by(run))
     if size is not None and images.shape[1:] != (size, size):
@@ -228,8 +249,12 @@ def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.
 class ImagesUnknown(RunError):
     """A command got no images, and the model does not lead to the ones that it learned from.
 
-    run       the run, model file or name
-    recorded  the path that the run recorded, at which nothing is now; None if it recorded none
+    Attributes
+    ----------
+    run
+        the run, model file or name
+    recorded
+        the path that the run recorded, at which nothing is now; None if it recorded none
     """
 
     def __init__(self, run: Path, recorded: str | None = None) -> None:

@@ -15,8 +15,12 @@ Values = Mapping[str, str]  # what a line gives for the arguments, by name
 class Grammar:
     """What a command is called, and which of its options take values.
 
-    command   the words that call it
-    takes     options that a value follows
+    Parameters
+    ----------
+    command
+        the words that call it
+    takes
+        options that a value follows
     """
 
     command: Sequence[str]
@@ -29,8 +33,12 @@ class OldForm(Protocol):
     def new_line(self, words: Sequence[str], grammar: Grammar) -> str | None:
         """Write the line to type now; None if the words are not in the old form.
 
-        words    of the line, without the names of the program and the command
-        grammar  of the command
+        Parameters
+        ----------
+        words
+            of the line, without the names of the program and the command
+        grammar
+            of the command
         """
 
 
@@ -44,9 +52,14 @@ def split_option(word: str) -> list[str]:
 class Moved:
     """An option of a command that is a command of its own now.
 
-    option   the option
-    command  the name of the new command
-    becomes  the option of the new command that takes its value; None if it has no value
+    Parameters
+    ----------
+    option
+        the option
+    command
+        the name of the new command
+    becomes
+        the option of the new command that takes its value; None if it has no value
     """
 
     option: str
@@ -69,11 +82,17 @@ class Moved:
 class Reordered:
     """Arguments that stood in another order, or that are options now.
 
-    was         the names of the arguments, in the order in which they stood
-    now         the names in the order of today; a name with dashes is an option
-    is_old      says whether a line with these values is in the old order; a line that gives an
-                option of `now` never is
-    was_option  an option that is an argument now
+    Parameters
+    ----------
+    was
+        the names of the arguments, in the order in which they stood
+    now
+        the names in the order of today; a name with dashes is an option
+    is_old
+        says whether a line with these values is in the old order; a line that gives an option of
+        `now` never is
+    was_option
+        an option that is an argument now
     """
 
     was: str

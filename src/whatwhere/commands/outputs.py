@@ -24,9 +24,13 @@ def claim(
     """Raise an error, before anything is written, unless all of these files may be written
     (`files.claim`).
 
-    read    what the command reads: runs, models, images by name or path; the figures of a run are
-            its results. A recording stands for all of its files
-    folder  folder of results, if the outputs are in one; `write` records them there
+    Parameters
+    ----------
+    read
+        what the command reads: runs, models, images by name or path; the figures of a run are its
+        results. A recording stands for all of its files
+    folder
+        folder of results, if the outputs are in one; `write` records them there
     """
     from whatwhere.data.formats import is_recording_file, recordings  # torch, not for --help
 
@@ -43,7 +47,10 @@ def claim(
 def write(path: Path, content: bytes, folder: Path | None = None) -> None:
     """Write a file, complete or not at all, and its folders.
 
-    folder  folder of results, which has a record of the file
+    Parameters
+    ----------
+    folder
+        folder of results, which has a record of the file
     """
     if folder is not None:
         write_result(folder, path, content, REMEDY)
@@ -57,8 +64,12 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
 class Report:
     """The result of a command, which it prints at its end.
 
-    facts  facts for programs, as JSON (--json)
-    words  text for people
+    Parameters
+    ----------
+    facts
+        facts for programs, as JSON (--json)
+    words
+        text for people
     """
 
     facts: Mapping[str, object]

@@ -88,30 +88,41 @@ def load(
     Pictures and float pixels are read once completely, so that errors in them appear before a run
     begins.
 
-    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
-               for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
-               folder of pictures; a picture of Pillow; an array or tensor, [H, W] or [H, W, 3] of
-               one picture, [N, H, W], [N, C, H, W] or [N, H, W, C] of several; a list of paths, of
-               Pillow's pictures or of arrays; or a Hugging Face `Dataset` with its labels. If
-               a file or folder has the name of a data set, give it as `./digits` or as a `Path`.
-               `Images` are returned as they are
-    labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
-               file
-    split      'train' (the default) or 'test', only for data sets known by name
-    channels   'first' or 'last', for arrays whose shape does not show it
-    allow_nan  whether NaN in float arrays marks unknown pixels, which `infer` and `train` ignore;
-               otherwise NaN is an error. In signals NaN always marks unknown samples
-    size       only for pictures: all become squares of this side, scaled and cut at the centre.
-               None: pictures of one size are kept whole, others become squares of 64 pixels or the
-               smallest side, with a warning
-    recorded   what a run recorded: the side of those squares, and the value of white in 16-bit
-               pixels
-    signals    whether arrays [T], [C, T] or [N, C, T] are signals, to be read as `Signals`. Files
-               named .wav, .csv (a row for each sample, a column for each channel) or, with MNE,
-               .edf always are, and so is MNE's `Raw`
-    rate       samples per second of signals, if the file does not give them
-    shard      only this part of the images (`--shard`); no other file of a folder is opened
+    Parameters
+    ----------
+    source
+        the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test` for its
+        test images); the path of an IDX, .npy or .npz file, of a picture or of a folder of
+        pictures; a picture of Pillow; an array or tensor, [H, W] or [H, W, 3] of one picture, [N,
+        H, W], [N, C, H, W] or [N, H, W, C] of several; a list of paths, of Pillow's pictures or of
+        arrays; or a Hugging Face `Dataset` with its labels. If a file or folder has the name of a
+        data set, give it as `./digits` or as a `Path`. `Images` are returned as they are
+    labels
+        labels for files and arrays without any: an array [N], or the path of an IDX or .npy file
+    split
+        'train' (the default) or 'test', only for data sets known by name
+    channels
+        'first' or 'last', for arrays whose shape does not show it
+    allow_nan
+        whether NaN in float arrays marks unknown pixels, which `infer` and `train` ignore;
+        otherwise NaN is an error. In signals NaN always marks unknown samples
+    size
+        only for pictures: all become squares of this side, scaled and cut at the centre. None:
+        pictures of one size are kept whole, others become squares of 64 pixels or the smallest
+        side, with a warning
+    recorded
+        what a run recorded: the side of those squares, and the value of white in 16-bit pixels
+    signals
+        whether arrays [T], [C, T] or [N, C, T] are signals, to be read as `Signals`. Files named
+        .wav, .csv (a row for each sample, a column for each channel) or, with MNE, .edf always are,
+        and so is MNE's `Raw`
+    rate
+        samples per second of signals, if the file does not give them
+    shard
+        only this part of the images (`--shard`); no other file of a folder is opened
 
+    Examples
+    --------
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
@@ -165,15 +176,25 @@ def load_groups(
 
     A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
 
-    source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
-    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all
-            images or one for each: white (1) is known and black (0) unknown. 'alpha': transparent
-            pixels of the pictures are unknown. 'nan': NaN in floats is unknown
-    recorded  as in `load`
-    signals  as in `load`; NaN in signals is unknown
-    blend    blend transparent pixels with black; otherwise colours stay as they are stored
-    shard    as in `load`
+    Parameters
+    ----------
+    source
+        as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
+    mask
+        a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all
+        images or one for each: white (1) is known and black (0) unknown. 'alpha': transparent
+        pixels of the pictures are unknown. 'nan': NaN in floats is unknown
+    recorded
+        as in `load`
+    signals
+        as in `load`; NaN in signals is unknown
+    blend
+        blend transparent pixels with black; otherwise colours stay as they are stored
+    shard
+        as in `load`
 
+    Examples
+    --------
     >>> from PIL import Image
     >>> import os; os.mkdir("pictures")
     >>> for name, size in {"a.png": (8, 8), "b.png": (9, 8), "c.png": (8, 8)}.items():
@@ -239,7 +260,10 @@ def _check_number(masks: Images, images: Images) -> None:
 class NameOfTwo(UserWarning):
     """A name of a data set that is also a path here; the data set is taken.
 
-    name  the name
+    Attributes
+    ----------
+    name
+        the name
     """
 
     def __init__(self, name: str) -> None:
@@ -253,9 +277,14 @@ class NameOfTwo(UserWarning):
 class SeveralSizesCropped(UserWarning):
     """Pictures of several sizes, of which training takes crops.
 
-    source  the pictures
-    sizes   the number of their sizes
-    crops   the crops
+    Attributes
+    ----------
+    source
+        the pictures
+    sizes
+        the number of their sizes
+    crops
+        the crops
     """
 
     def __init__(self, source: str, sizes: int, crops: Images) -> None:
@@ -271,8 +300,12 @@ class SeveralSizesCropped(UserWarning):
 class LargeFloats(UserWarning):
     """Floats that are probably bytes.
 
-    name     the images
-    largest  their largest value
+    Attributes
+    ----------
+    name
+        the images
+    largest
+        their largest value
     """
 
     def __init__(self, name: str, largest: float) -> None:
@@ -316,14 +349,22 @@ def load_for_training(
 
     Signals stay whole, or are cut into windows if `crop` is given; unknown samples are NaN.
 
-    source  pictures as `load` takes them, [N, C, H, W] if they are an array
-    mask    as in `load_groups`, [1 or N, 1 or C, H, W]
-    crop    side of the crops, in pixels. None takes whole pictures if they have one size; otherwise
-            it takes crops and reports them in a warning. For signals, it is the length of the
-            windows
-    seed    seed of the random places
-    signals  as in `load`
+    Parameters
+    ----------
+    source
+        pictures as `load` takes them, [N, C, H, W] if they are an array
+    mask
+        as in `load_groups`, [1 or N, 1 or C, H, W]
+    crop
+        side of the crops, in pixels. None takes whole pictures if they have one size; otherwise it
+        takes crops and reports them in a warning. For signals, it is the length of the windows
+    seed
+        seed of the random places
+    signals
+        as in `load`
 
+    Examples
+    --------
     >>> images, mask = ww.data.load_for_training(np.zeros((2, 1, 40, 40), np.uint8), crop=16)
     >>> images.shape, mask
     ((1, 16, 16), None)

@@ -35,8 +35,10 @@ REMEDY = "copy, download or save it again"
 def read_array(path: Path, largest: int | None = None) -> AnyArray:
     """Return the array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
 
-    largest  number of bytes up to which a file is read into memory; None means the
-             limit in force
+    Parameters
+    ----------
+    largest
+        number of bytes up to which a file is read into memory; None means the limit in force
     """
     largest = limits().in_memory if largest is None else largest
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
@@ -103,7 +105,10 @@ def _check_length(
 ) -> None:
     """Raise a ValueError unless a file has as many bytes as its header says.
 
-    empty  whether an array without values is right
+    Parameters
+    ----------
+    empty
+        whether an array without values is right
     """
     expected = math.prod(shape) * dtype.itemsize
     if length != expected or not (length or empty):
@@ -156,7 +161,10 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     """Return the images of a file and, from an .npz, its labels; the first bytes show what kind of
     file it is.
 
-    largest  as in `read_array`
+    Parameters
+    ----------
+    largest
+        as in `read_array`
     """
     with open_regular(path) as file:
         start = file.read(512)
@@ -225,8 +233,12 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
 class AmbiguousChannels(UserWarning):
     """An array whose second or fourth axis may hold the channels; the second is taken.
 
-    name   the array
-    shape  its shape
+    Attributes
+    ----------
+    name
+        the array
+    shape
+        its shape
     """
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
@@ -241,7 +253,10 @@ class AmbiguousChannels(UserWarning):
 class UnclearAxes(ImageError):
     """An array whose shape does not show what its axes are.
 
-    shape  its shape
+    Attributes
+    ----------
+    shape
+        its shape
     """
 
     def __init__(self, shape: tuple[int, ...], message: str) -> None:

@@ -50,13 +50,21 @@ class File:
 class Entry:
     """A data set or a model that is known by name.
 
-    title     what it is, in a sentence
-    files     for a data set: images and labels for training, then those for testing; for a model:
-              its one file
-    facts     what else is known about it: licence, citation, …
-    mirrors   addresses that the files are downloaded from; none: they are part of the package
-    embedded  the folder of the files, if they are part of the package
-    card      for a model: all that is known about it, in Markdown
+    Parameters
+    ----------
+    title
+        what it is, in a sentence
+    files
+        for a data set: images and labels for training, then those for testing; for a model: its one
+        file
+    facts
+        what else is known about it: licence, citation, …
+    mirrors
+        addresses that the files are downloaded from; none: they are part of the package
+    embedded
+        the folder of the files, if they are part of the package
+    card
+        for a model: all that is known about it, in Markdown
     """
 
     name: str
@@ -94,8 +102,13 @@ CATALOGUE = {
 def checksums(name: str) -> list[str]:
     """Return the SHA-256 sums of the files of a data set, which identify its images and labels.
 
-    name  name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
+    Parameters
+    ----------
+    name
+        name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
 
+    Examples
+    --------
     >>> len(ww.data.checksums("mnist"))    # images and labels, to train and to test
     4
     """
@@ -112,8 +125,12 @@ def find(name: str) -> Entry:
 class WrongChecksum(ImageError):
     """A file of a data set that is damaged or missing, or another file.
 
-    name      the file
-    expected  the file that it should be, if that has another name
+    Attributes
+    ----------
+    name
+        the file
+    expected
+        the file that it should be, if that has another name
     """
 
     def __init__(self, name: str, remedy: str, expected: str = "") -> None:
@@ -126,9 +143,14 @@ class WrongChecksum(ImageError):
 class NotStored(ImageError):
     """A file of a data set that cannot be stored in the cache.
 
-    name    the file
-    folder  the cache
-    reason  why, as a clause
+    Attributes
+    ----------
+    name
+        the file
+    folder
+        the cache
+    reason
+        why, as a clause
     """
 
     def __init__(self, name: str, folder: Path, reason: str) -> None:
@@ -144,7 +166,10 @@ class NotStored(ImageError):
 class NotDownloaded(ImageError):
     """A file of a data set that no server has.
 
-    name  the file
+    Attributes
+    ----------
+    name
+        the file
     """
 
     def __init__(self, name: str, message: str) -> None:
@@ -204,8 +229,12 @@ def download(
 ) -> None:
     """Put the missing or damaged files of a data set into the cache.
 
-    source    a folder to take them from, compressed or not; None: the mirrors
-    progress  called after every file
+    Parameters
+    ----------
+    source
+        a folder to take them from, compressed or not; None: the mirrors
+    progress
+        called after every file
     """
     wanted = [file for file in entry.files if verify(entry, file) != "verified"]
     if entry.embedded and wanted:

@@ -117,9 +117,14 @@ def cell_pixels(cell: object) -> np.ndarray:
 class RowsBecomeSquares(UserWarning):
     """Rows of a table whose pictures have several sizes.
 
-    name   the table
-    sizes  the number of sizes
-    side   side of the squares, in pixels
+    Attributes
+    ----------
+    name
+        the table
+    sizes
+        the number of sizes
+    side
+        side of the squares, in pixels
     """
 
     def __init__(self, name: str, sizes: int, side: int) -> None:
@@ -135,8 +140,12 @@ class RowsBecomeSquares(UserWarning):
 class UnusableCell(ImageError):
     """A cell of a table that is not a picture.
 
-    row     the number of its row, from 0
-    column  the name of its column
+    Attributes
+    ----------
+    row
+        the number of its row, from 0
+    column
+        the name of its column
     """
 
     def __init__(self, row: int, column: str, error: ImageError) -> None:
@@ -208,7 +217,10 @@ def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | Non
 
     Every picture is decoded once here, and again when it is used.
 
-    size  side of the squares that all pictures become; None keeps pictures of one size whole
+    Parameters
+    ----------
+    size
+        side of the squares that all pictures become; None keeps pictures of one size whole
     """
     features = table.features
     column = _Column(table, _picture_column(features))
@@ -315,8 +327,15 @@ def _labels(
 def stream_images(given: object, channels: int | None) -> torch.Tensor | None:
     """Return a batch [n, C, H, W] of what a stream yields: a batch, or one picture.
 
-    channels  of the model, if they are known: a batch [n, H, W] is grey for a model of one
-    returns   None for anything else
+    Parameters
+    ----------
+    channels
+        of the model, if they are known: a batch [n, H, W] is grey for a model of one
+
+    Returns
+    -------
+    torch.Tensor | None
+        None for anything else
     """
     given = picture_of_sample(given)
     if is_cell(given):

@@ -110,9 +110,14 @@ def encode(
 ) -> bytes:
     """Return the file of pixels, uint16 [C, H, W] with 1 or 3 channels.
 
-    alpha        the transparency, uint8 [H, W]
-    icc_profile  the profile of the colours
-    dpi          pixels per inch, across and down
+    Parameters
+    ----------
+    alpha
+        the transparency, uint8 [H, W]
+    icc_profile
+        the profile of the colours
+    dpi
+        pixels per inch, across and down
     """
     if alpha is not None:
         pixels = np.concatenate([pixels, alpha[None].astype(np.uint16) * 257])  # 65535 / 255

@@ -22,7 +22,10 @@ _SIGNALS = "whatwhere.signals.recording"
 class Format(Protocol):
     """A module that reads and writes recordings.
 
-    SUFFIXES  endings of the files that hold nothing but a recording
+    Parameters
+    ----------
+    SUFFIXES
+        endings of the files that hold nothing but a recording
     """
 
     SUFFIXES: tuple[str, ...]

@@ -35,9 +35,14 @@ SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 class CountsDiffer(ImageError):
     """Another number of labels than of images.
 
-    name    what has both
-    images  the number of images
-    labels  the number of labels
+    Attributes
+    ----------
+    name
+        what has both
+    images
+        the number of images
+    labels
+        the number of labels
     """
 
     def __init__(self, name: str, images: int, labels: int) -> None:
@@ -83,8 +88,12 @@ class LazyPixels:
 class AllPictures:
     """All pictures of a source; a shard reads some of them.
 
-    count  their number; of a folder, the number of files
-    names  a checksum of the list of their names
+    Parameters
+    ----------
+    count
+        their number; of a folder, the number of files
+    names
+        a checksum of the list of their names
     """
 
     count: int
@@ -104,19 +113,32 @@ class Images:
     """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], which is
     read when it is needed.
 
-    pixels     raw values, read by rows: [N, C, H, W] of any supported type
-    labels     int64 [N], or None
-    name       the source of the images
-    classes    the names of the labels 0, 1, 2, …, if the source gives them
-    allow_nan  whether NaN marks an unknown pixel; otherwise it is an error
-    white      what the brightest value of an integer type becomes, usually 1
-    brightest  the integer that is white; None for the largest of the type
-    deep_white  the value of white in the source's 16-bit pixels, which a run records; None if it
-                has none
-    all_pictures  the pictures of all shards, if these are the images of a shard
-    source     where they were loaded from: the name of a data set or a full path, which a run
-               records; None for arrays
+    Parameters
+    ----------
+    pixels
+        raw values, read by rows: [N, C, H, W] of any supported type
+    labels
+        int64 [N], or None
+    name
+        the source of the images
+    classes
+        the names of the labels 0, 1, 2, …, if the source gives them
+    allow_nan
+        whether NaN marks an unknown pixel; otherwise it is an error
+    white
+        what the brightest value of an integer type becomes, usually 1
+    brightest
+        the integer that is white; None for the largest of the type
+    deep_white
+        the value of white in the source's 16-bit pixels, which a run records; None if it has none
+    all_pictures
+        the pictures of all shards, if these are the images of a shard
+    source
+        where they were loaded from: the name of a data set or a full path, which a run records;
+        None for arrays
 
+    Examples
+    --------
     >>> images = ww.data.load("digits")
     >>> images
     Images('digits/train', 5,000 of 1×28×28, labelled)
@@ -320,9 +342,14 @@ def white_used(largest: int, name: str) -> int:
 class FewBits(UserWarning):
     """Pixels of 16 bits of which a camera used fewer.
 
-    name   the images
-    bits   how many it used
-    white  the value that is taken for white
+    Attributes
+    ----------
+    name
+        the images
+    bits
+        how many it used
+    white
+        the value that is taken for white
     """
 
     def __init__(self, name: str, bits: int, white: int) -> None:
@@ -360,11 +387,22 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
     With the same seed, the rows of a smaller count are among the rows of a larger one.
 
-    labels   labels of all images, [N]
-    count    total number of labels, a multiple of the number of classes
-    seed     seed of the random choice
-    returns  row numbers, [count]
+    Parameters
+    ----------
+    labels
+        labels of all images, [N]
+    count
+        total number of labels, a multiple of the number of classes
+    seed
+        seed of the random choice
 
+    Returns
+    -------
+    np.ndarray
+        row numbers, [count]
+
+    Examples
+    --------
     >>> digits = ww.data.load("digits")
     >>> rows = ww.data.few_labels(digits.labels, 30, seed=0)
     >>> np.bincount(digits.labels[rows])

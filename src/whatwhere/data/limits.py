@@ -10,14 +10,21 @@ from dataclasses import dataclass, replace
 class ReadLimits:
     """The largest sizes of what is read.
 
-    decompressed    bytes that are decompressed into memory; uncompressed files may have any size
-    in_memory       bytes up to which an array file is read into memory; larger ones are read part
-                    by part
-    batch           bytes of raw pixels that are read at a time
-    picture_pixels  pixels of one picture (8192 × 8192, more than most cameras have); a larger one
-                    is rejected before it is decoded
-    pages           pages of one file
-    page_values     values in one page of a TIFF, in all its channels
+    Parameters
+    ----------
+    decompressed
+        bytes that are decompressed into memory; uncompressed files may have any size
+    in_memory
+        bytes up to which an array file is read into memory; larger ones are read part by part
+    batch
+        bytes of raw pixels that are read at a time
+    picture_pixels
+        pixels of one picture (8192 × 8192, more than most cameras have); a larger one is rejected
+        before it is decoded
+    pages
+        pages of one file
+    page_values
+        values in one page of a TIFF, in all its channels
     """
 
     decompressed: int = 1 << 30

@@ -67,13 +67,21 @@ class Kind(NamedTuple):
 class MixedPictures:
     """Pictures of any sizes and kinds; `name` is for messages.
 
-    recorded   what a run recorded, if the pictures are for this run
-    blend      whether to blend transparent pixels with black
-    classes    the names of their labels
-    elsewhere  the files of the same folder that other shards read
-    all_pictures  the pictures of all shards
-    decoded    whether every picture was decoded. If not, one that turns out to be damaged is black,
-               with a warning, and large JPEG files become squares by way of a part of their size
+    Parameters
+    ----------
+    recorded
+        what a run recorded, if the pictures are for this run
+    blend
+        whether to blend transparent pixels with black
+    classes
+        the names of their labels
+    elsewhere
+        the files of the same folder that other shards read
+    all_pictures
+        the pictures of all shards
+    decoded
+        whether every picture was decoded. If not, one that turns out to be damaged is black, with a
+        warning, and large JPEG files become squares by way of a part of their size
     """
 
     pictures: Sequence[Picture]
@@ -243,8 +251,12 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
 class DamagedPictureIsBlack(UserWarning):
     """A picture that was opened by its header turns out to be damaged.
 
-    picture  the picture
-    reason   what is wrong with it
+    Attributes
+    ----------
+    picture
+        the picture
+    reason
+        what is wrong with it
     """
 
     def __init__(self, picture: Picture, reason: str) -> None:
@@ -258,8 +270,12 @@ class DamagedPictureIsBlack(UserWarning):
 class TooSmall(UserWarning):
     """Pictures that are left out because they are smaller than the crops.
 
-    count  the number of pictures
-    size   side of the crops, in pixels
+    Attributes
+    ----------
+    count
+        the number of pictures
+    size
+        side of the crops, in pixels
     """
 
     def __init__(self, count: int, size: int) -> None:
@@ -271,8 +287,12 @@ class TooSmall(UserWarning):
 class PicturesBecomeSquares(UserWarning):
     """Pictures of several sizes are scaled and cut.
 
-    pictures  the pictures
-    side      side of the squares, in pixels
+    Attributes
+    ----------
+    pictures
+        the pictures
+    side
+        side of the squares, in pixels
     """
 
     def __init__(self, pictures: MixedPictures, side: int) -> None:
@@ -283,7 +303,10 @@ class PicturesBecomeSquares(UserWarning):
     def words(self, load_again: str) -> str:
         """Say how the pictures become squares, and why.
 
-        load_again  how to get squares of the usual side, if these are smaller
+        Parameters
+        ----------
+        load_again
+            how to get squares of the usual side, if these are smaller
         """
         pictures = self.pictures
         extents = [extent for size in pictures.sizes for extent in size]
@@ -342,8 +365,12 @@ def random_crops(
     The number of crops from a picture is proportional to its area; their places are drawn
     uniformly. Pictures smaller than a crop are left out.
 
-    size    side of a crop; None: 64, or the smallest side of all pictures if that is less
-    count   number of crops; None: as many as have the area of all pictures together, at most 10,000
+    Parameters
+    ----------
+    size
+        side of a crop; None: 64, or the smallest side of all pictures if that is less
+    count
+        number of crops; None: as many as have the area of all pictures together, at most 10,000
     """
     size = size or usual_side([images.shape[1:] for images, _ in groups])
     large = _large_enough(groups, size)

@@ -41,9 +41,14 @@ class PartRecord:
 
     An empty text or None is not known.
 
-    model         a checksum of the model
-    settings      a checksum of the settings, or of settings and model
-    all_pictures  the pictures of all parts
+    Parameters
+    ----------
+    model
+        a checksum of the model
+    settings
+        a checksum of the settings, or of settings and model
+    all_pictures
+        the pictures of all parts
     """
 
     model: str = ""
@@ -139,8 +144,13 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     If a part is missing or unfinished, an error names it and the command that makes it. Parts that
     were made from other pictures, with another model or with other settings also raise an error.
 
-    folder  the folder that the commands got with --out
+    Parameters
+    ----------
+    folder
+        the folder that the commands got with --out
 
+    Examples
+    --------
     >>> from pathlib import Path
     >>> for number in (1, 2):
     ...     Path(f"scores/part-0000{number}-of-00002").mkdir(parents=True)
@@ -181,7 +191,10 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
 class OtherShards(ImageError):
     """Parts of runs with different numbers of shards in one folder.
 
-    counts  the numbers of shards
+    Attributes
+    ----------
+    counts
+        the numbers of shards
     """
 
     def __init__(self, counts: list[int], message: str) -> None:
@@ -192,8 +205,12 @@ class OtherShards(ImageError):
 class PartMissing(ImageError):
     """A part that was never made, or not to its end.
 
-    shard  the part
-    begun  whether it was begun
+    Attributes
+    ----------
+    shard
+        the part
+    begun
+        whether it was begun
     """
 
     def __init__(self, shard: Shard, begun: bool, message: str) -> None:
@@ -205,7 +222,10 @@ class PartMissing(ImageError):
 class PartsDiffer(ImageError):
     """Parts that were made from other pictures, with another model or with other settings.
 
-    difference  how they differ, as a clause
+    Attributes
+    ----------
+    difference
+        how they differ, as a clause
     """
 
     def __init__(self, difference: str, message: str) -> None:
@@ -243,7 +263,10 @@ def check_next_part(folder: Path, shard: Shard, record: PartRecord, hint: str = 
     The other parts are compared when all are read: if every task opened every part, thousands of
     tasks would open millions of files.
 
-    hint  a sentence about other settings
+    Parameters
+    ----------
+    hint
+        a sentence about other settings
     """
     if shard.is_all:
         return
@@ -289,7 +312,10 @@ def begin_part(folder: Path, shard: Shard, record: PartRecord, *, overwrite: boo
     killed, record what the part is made from, and remove what a killed process left half written.
     Mark and record are not needed if there is only one part.
 
-    overwrite  other parts may be of other pictures or settings, because they are made again
+    Parameters
+    ----------
+    overwrite
+        other parts may be of other pictures or settings, because they are made again
     """
     if shard.is_all:
         return

@@ -111,8 +111,12 @@ _DEEP_MODES = {
 class Place(NamedTuple):
     """Where a picture is in a folder.
 
-    folders  the sub-folders on the way to it, the outermost first
-    label    the sub-folder, if sub-folders are labels
+    Parameters
+    ----------
+    folders
+        the sub-folders on the way to it, the outermost first
+    label
+        the sub-folder, if sub-folders are labels
     """
 
     folders: tuple[str, ...] = ()
@@ -162,10 +166,16 @@ class _FolderContent(NamedTuple):
 class Picture:
     """One page of a file, as it was when it was found.
 
-    shape    channels, height and width
-    stamp    the size of the file, and when it was written
-    largest  the largest value of 16-bit pixels; otherwise 0
-    place    its place in the folder that was given
+    Parameters
+    ----------
+    shape
+        channels, height and width
+    stamp
+        the size of the file, and when it was written
+    largest
+        the largest value of 16-bit pixels; otherwise 0
+    place
+        its place in the folder that was given
     """
 
     file: Path
@@ -226,8 +236,11 @@ def read_pictures(folder: Path, content: _FolderContent, *, decoded: bool = True
 
     Files that are not pictures, or damaged ones, are skipped with a warning that names them.
 
-    decoded  decode all of them once. Otherwise the header is enough where it tells the shape, and
-             damage inside of a file is not noticed
+    Parameters
+    ----------
+    decoded
+        decode all of them once. Otherwise the header is enough where it tells the shape, and damage
+        inside of a file is not noticed
     """
     if content.pictures:
         _check_pillow()  # without it, every picture would be skipped
@@ -259,8 +272,12 @@ def _picture_of_header(file: Path, place: Place) -> Picture | None:
 class NoPictures(ImageError):
     """A folder without a picture that can be read.
 
-    folder   the folder
-    skipped  its files that cannot be read, with the reason
+    Attributes
+    ----------
+    folder
+        the folder
+    skipped
+        its files that cannot be read, with the reason
     """
 
     def __init__(self, folder: Path, skipped: Mapping[Path, str], message: str) -> None:
@@ -272,8 +289,12 @@ class NoPictures(ImageError):
 class SkippedFiles(UserWarning):
     """Files of a folder that are left out.
 
-    folder   the folder
-    skipped  the files, with the reason
+    Attributes
+    ----------
+    folder
+        the folder
+    skipped
+        the files, with the reason
     """
 
     def __init__(self, folder: Path, skipped: Mapping[Path, str]) -> None:
@@ -319,12 +340,16 @@ def decode(
     """Return the pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such
     grey values, or is TIFF.
 
-    known  return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
-    blend  blend transparent pixels with black, the background of the model: colour · alpha.
-           Otherwise colours stay as they are stored
-    enough  pixels of each side that are enough: a JPEG file that has at least twice as many is
-            decoded at a half, a quarter or an eighth of its size, which is ten times faster. 0
-            decodes it whole
+    Parameters
+    ----------
+    known
+        return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
+    blend
+        blend transparent pixels with black, the background of the model: colour · alpha. Otherwise
+        colours stay as they are stored
+    enough
+        pixels of each side that are enough: a JPEG file that has at least twice as many is decoded
+        at a half, a quarter or an eighth of its size, which is ten times faster. 0 decodes it whole
     """
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
@@ -358,7 +383,10 @@ def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
     folders have no labels. Hidden files and folders are left out, and so are folders that the
     program wrote: runs and results.
 
-    but  a folder in it that is left out
+    Parameters
+    ----------
+    but
+        a folder in it that is left out
     """
     files = sorted(_walk(folder, _left_out(folder, but)))
     pictures = [file for file in files if file.suffix.lower() in SUFFIXES]
@@ -477,7 +505,10 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
 class _KeptOpen:
     """Files that stay open: the picture of each, decoded, and the state of the file.
 
-    most  number of files
+    Parameters
+    ----------
+    most
+        number of files
     """
 
     def __init__(self, most: int) -> None:
@@ -509,7 +540,10 @@ _KEPT_OPEN: ContextVar[_KeptOpen | None] = ContextVar("_KEPT_OPEN", default=None
 def kept_open(most: int = 2) -> Iterator[None]:
     """Decode a file of one page once, however often it is read within this block.
 
-    most  number of files that are kept in memory: a picture and its mask
+    Parameters
+    ----------
+    most
+        number of files that are kept in memory: a picture and its mask
     """
     token = _KEPT_OPEN.set(_KeptOpen(most))
     try:
@@ -672,11 +706,18 @@ def _alpha(picture: "_Opened") -> np.ndarray:
 class Extras:
     """What the file of a picture has besides colours.
 
-    alpha        alpha of each page, uint8 [H, W]; None where all pixels are opaque
-    icc_profile  the profile of its colours
-    dpi          pixels per inch, across and down
-    scale        of a TIFF: pixels per unit across and down, and the number of the unit
-    description  of a TIFF: text in which ImageJ and OME keep axes, units and intervals
+    Parameters
+    ----------
+    alpha
+        alpha of each page, uint8 [H, W]; None where all pixels are opaque
+    icc_profile
+        the profile of its colours
+    dpi
+        pixels per inch, across and down
+    scale
+        of a TIFF: pixels per unit across and down, and the number of the unit
+    description
+        of a TIFF: text in which ImageJ and OME keep axes, units and intervals
     """
 
     alpha: tuple[np.ndarray, ...] | None = None
@@ -692,7 +733,10 @@ NO_EXTRAS = Extras()
 def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     """Return what the file of a picture has besides colours.
 
-    filled_in  pixels of alpha 0 become opaque
+    Parameters
+    ----------
+    filled_in
+        pixels of alpha 0 become opaque
     """
     with _open(file) as picture:
         if isinstance(picture, _ChannelTiff):

@@ -22,12 +22,20 @@ class StoredArray:
     """An array in a file. `array[...]` reads a part of it. The index of the first axis is a list of
     rows or a slice; the index of every other axis is a number or a slice without a step.
 
-    path     the file
-    stamp    the state of the file when it was opened
-    offset   number of bytes before the first value
-    dtype    type of the values
-    shape    entries of each axis
-    strides  bytes from one entry of each axis to the next
+    Parameters
+    ----------
+    path
+        the file
+    stamp
+        the state of the file when it was opened
+    offset
+        number of bytes before the first value
+    dtype
+        type of the values
+    shape
+        entries of each axis
+    strides
+        bytes from one entry of each axis to the next
     """
 
     path: Path

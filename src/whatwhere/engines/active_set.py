@@ -28,15 +28,24 @@ from whatwhere.spec import Power
 class NewtonSettings:
     """When to take Newton steps, and how many.
 
-    begin       relative duality gap from which they begin: at a larger one many features are in
-                use that will leave, one after the other
-    rounds      of features that enter; a handful is usual
-    faces       Newton steps of a round; features leave after each
-    iterations  of conjugate gradients for a step
-    reduction   of the residual of a step at which these end
-    halvings    of a step that does not lower the objective
-    share       of the gap that is asked for: a gradient of features in use of this size counts as
-                0, where the penalty's is 1
+    Parameters
+    ----------
+    begin
+        relative duality gap from which they begin: at a larger one many features are in use that
+        will leave, one after the other
+    rounds
+        of features that enter; a handful is usual
+    faces
+        Newton steps of a round; features leave after each
+    iterations
+        of conjugate gradients for a step
+    reduction
+        of the residual of a step at which these end
+    halvings
+        of a step that does not lower the objective
+    share
+        of the gap that is asked for: a gradient of features in use of this size counts as 0, where
+        the penalty's is 1
     """
 
     begin: float = 3e-2
@@ -114,11 +123,18 @@ def _minimum(
 class _Face:
     """The features in use, and R_S.
 
-    places  of the features in the flat map, [S]
-    rows    the pixels that each one reaches, [S, R]; pixels beyond the image are the last, 0
-    values  the filter there, weighted by the mask
-    target  M ⊙ v and a 0, [pixels + 1]
-    lam     λ
+    Parameters
+    ----------
+    places
+        of the features in the flat map, [S]
+    rows
+        the pixels that each one reaches, [S, R]; pixels beyond the image are the last, 0
+    values
+        the filter there, weighted by the mask
+    target
+        M ⊙ v and a 0, [pixels + 1]
+    lam
+        λ
     """
 
     places: Tensor

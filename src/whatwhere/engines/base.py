@@ -12,8 +12,12 @@ from whatwhere.model.solution import Solution
 class UnsupportedProblem(EngineError):
     """A problem that an engine does not support.
 
-    engine  its name
-    reason  why, as a clause
+    Attributes
+    ----------
+    engine
+        its name
+    reason
+        why, as a clause
     """
 
     def __init__(self, engine: str, reason: str) -> None:

@@ -10,8 +10,12 @@ from whatwhere.errors import SpecError
 class UnknownDevice(SpecError):
     """A device that torch does not know, or that this machine does not have.
 
-    given   its name
-    reason  what is wrong, as a clause
+    Attributes
+    ----------
+    given
+        its name
+    reason
+        what is wrong, as a clause
     """
 
     def __init__(self, given: object, reason: str) -> None:
@@ -23,8 +27,12 @@ class UnknownDevice(SpecError):
 class TooFewDevices(SpecError):
     """More processes on a machine than it has GPUs.
 
-    process  the number of the process without one
-    count    the number of GPUs
+    Attributes
+    ----------
+    process
+        the number of the process without one
+    count
+        the number of GPUs
     """
 
     def __init__(self, process: int, count: int) -> None:

@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 class Values:
     """The values of a setting that an engine supports.
 
-    holds  a function that says whether it supports a value
-    words  the values that it supports, in the words of an error
-    deep   whether the settings below this one are supported, too
+    Parameters
+    ----------
+    holds
+        a function that says whether it supports a value
+    words
+        the values that it supports, in the words of an error
+    deep
+        whether the settings below this one are supported, too
     """
 
     holds: Callable[[Any], bool]
@@ -60,10 +65,16 @@ def Kinds(*kinds: type) -> Values:
 class Setting(NamedTuple):
     """A setting of a spec.
 
-    path     name in a declaration: a layer's setting has `each`
-    name     name in a message: it has the number of the layer
-    value    the value
-    default  its default value; MISSING if there is none
+    Parameters
+    ----------
+    path
+        name in a declaration: a layer's setting has `each`
+    name
+        name in a message: it has the number of the layer
+    value
+        the value
+    default
+        its default value; MISSING if there is none
     """
 
     path: str
@@ -89,8 +100,12 @@ def _default_of(f: Field[object]) -> object:
 class Support:
     """The declaration of an engine.
 
-    inference  values of the settings of `InferenceSpec` that it supports, by their paths
-    model      the same of `ModelSpec`
+    Parameters
+    ----------
+    inference
+        values of the settings of `InferenceSpec` that it supports, by their paths
+    model
+        the same of `ModelSpec`
     """
 
     inference: Mapping[str, Values]

@@ -39,12 +39,21 @@ def explore(
     """Open a page in the browser where you draw an image, watch inference explain it, and edit the
     explanation with the mouse.
 
-    images    example images, as for `encode`; default: the run's
-    out       write the page to this HTML file instead of opening it
-    examples  the largest number of example images in the page
-    port      port to serve the page on; 0 chooses a free one
-    browser   open the page in a browser
+    Parameters
+    ----------
+    images
+        example images, as for `encode`; default: the run's
+    out
+        write the page to this HTML file instead of opening it
+    examples
+        the largest number of example images in the page
+    port
+        port to serve the page on; 0 chooses a free one
+    browser
+        open the page in a browser
 
+    Examples
+    --------
     $ whatwhere explore mnist
     $ whatwhere explore runs/mine --images pictures/ --out explorer.html
     """

@@ -140,11 +140,18 @@ class Explorer:
 
     It begins with the settings of the top layer's training, whose codes are sparse.
 
-    images        examples are spread over all of them
-    name          name of the model on the page
-    engine        engine for the examples' inference
-    learned_from  images that the model learned from, in words; '' if nobody knows
-    settings      how much the page carries
+    Parameters
+    ----------
+    images
+        examples are spread over all of them
+    name
+        name of the model on the page
+    engine
+        engine for the examples' inference
+    learned_from
+        images that the model learned from, in words; '' if nobody knows
+    settings
+        how much the page carries
     """
 
     def __init__(
@@ -216,7 +223,10 @@ class Explorer:
     def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
         """Return the page with the codes of all examples, which needs no other file.
 
-        progress  called with the number of images inferred
+        Parameters
+        ----------
+        progress
+            called with the number of images inferred
         """
         codes = []
         for part in range(self.parts):

@@ -7,16 +7,26 @@ from dataclasses import dataclass
 class ExplorerSettings:
     """What the page of a model carries.
 
-    examples       example images at most
-    example_bytes  bytes of their pixels at most, before compression: larger images come in smaller
-                   numbers
-    part           examples whose codes come together: few, so that the first come soon
-    code_steps     steps of inference for the codes of the examples
-    page_steps     steps of the page at its start: twice as many leave half as many features
-    ground         brightness below which a pixel is ground
-    ink            brightness above which a pixel is ink
-    mostly         share of ground from which on images are strokes
-    few            share of pixels between ground and ink up to which they are
+    Parameters
+    ----------
+    examples
+        example images at most
+    example_bytes
+        bytes of their pixels at most, before compression: larger images come in smaller numbers
+    part
+        examples whose codes come together: few, so that the first come soon
+    code_steps
+        steps of inference for the codes of the examples
+    page_steps
+        steps of the page at its start: twice as many leave half as many features
+    ground
+        brightness below which a pixel is ground
+    ink
+        brightness above which a pixel is ink
+    mostly
+        share of ground from which on images are strokes
+    few
+        share of pixels between ground and ink up to which they are
     """
 
     examples: int = 1_000

@@ -40,7 +40,10 @@ def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) ->
     """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N,
     B, H, W].
 
-    least  activations that are smaller than this share of the largest are left out
+    Parameters
+    ----------
+    least
+        activations that are smaller than this share of the largest are left out
     """
     values = p[:, feature].detach().cpu().numpy()
     places = np.argwhere(np.abs(values) > least * np.abs(values).max(initial=0))
@@ -54,8 +57,12 @@ def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) ->
 class Gaussians:
     """The Gaussians of activations; x first, in elements of z: [n, 2] each.
 
-    centre  the mean on the map z
-    sigma   the standard deviations 1/√γ, at most half a region: wider Gaussians are almost flat
+    Parameters
+    ----------
+    centre
+        the mean on the map z
+    sigma
+        the standard deviations 1/√γ, at most half a region: wider Gaussians are almost flat
     """
 
     centre: np.ndarray
@@ -84,7 +91,10 @@ def gaussians(
 
     Below the top layer, p̂ is the reconstruction from the layers above.
 
-    most  the largest number of Gaussians
+    Parameters
+    ----------
+    most
+        the largest number of Gaussians
     """
     sized = model.at(*images.shape[2:])
     spec = model.spec.layers[layer - 1]
@@ -147,12 +157,21 @@ def where_map(
 ) -> Figure:
     """Draw the Gaussians of one feature on the grid of pooling regions, over the mean image.
 
-    model    the model
-    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
-    latents  latents of the images
-    layer    number of the layer, from 1
-    feature  index of the feature in the layer, from 0
+    Parameters
+    ----------
+    model
+        the model
+    images
+        pictures as `infer` takes them, such as a tensor [N, C, H, W]
+    latents
+        latents of the images
+    layer
+        number of the layer, from 1
+    feature
+        index of the feature in the layer, from 0
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)

@@ -51,11 +51,19 @@ def animation(
     """Return the joint inference of one image as the bytes of a GIF, which repeats after a pause on
     the last frame.
 
-    model     the model
-    image     one picture as `infer` takes it, such as a tensor [C, H, W]
-    spec      how it is inferred
-    progress  called after every step
+    Parameters
+    ----------
+    model
+        the model
+    image
+        one picture as `infer` takes it, such as a tensor [C, H, W]
+    spec
+        how it is inferred
+    progress
+        called after every step
 
+    Examples
+    --------
     >>> model, image = ww.load("mnist"), ww.data.load("digits")[0]
     >>> ww.figures.animation(model, image, ww.InferenceSpec(steps=2))[:6]
     b'GIF89a'

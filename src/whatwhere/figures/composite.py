@@ -95,8 +95,12 @@ def sample_panel(
     """Return a square of samples for every map, each scaled by its largest pixel; missing samples
     are grey.
 
-    size     height and width of the images
-    samples  of each map
+    Parameters
+    ----------
+    size
+        height and width of the images
+    samples
+        of each map
     """
     groups = []
     for feature in range(latents.features.shape[1]):
@@ -116,10 +120,17 @@ def sample_panel(
 def reconstructions(model: DeconvNet, images: object, latents: Latents) -> Figure:
     """Draw images, each with its reconstruction from the top layer of the latents to its right.
 
-    model    the model
-    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
-    latents  latents of the images
+    Parameters
+    ----------
+    model
+        the model
+    images
+        pictures as `infer` takes them, such as a tensor [N, C, H, W]
+    latents
+        latents of the images
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)
@@ -133,8 +144,13 @@ def reconstructions(model: DeconvNet, images: object, latents: Latents) -> Figur
 def filters(model: DeconvNet) -> Figure:
     """Draw the filters of layer 1.
 
-    model  the model
+    Parameters
+    ----------
+    model
+        the model
 
+    Examples
+    --------
     >>> figure = ww.figures.filters(ww.load("mnist"))
     """
     return page([[filter_panel(model)]], width=style.COLUMN)
@@ -143,10 +159,17 @@ def filters(model: DeconvNet) -> Figure:
 def composite(model: DeconvNet, images: object, latents: Sequence[Latents]) -> Figure:
     """Draw reconstructions, filters and samples of every layer on one page.
 
-    model    the model
-    images   pictures as `infer` takes them, such as a tensor [N, C, H, W]
-    latents  latents of the images, inferred from layer 1, from layer 2, … up to the top layer
+    Parameters
+    ----------
+    model
+        the model
+    images
+        pictures as `infer` takes them, such as a tensor [N, C, H, W]
+    latents
+        latents of the images, inferred from layer 1, from layer 2, … up to the top layer
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=5)
@@ -220,9 +243,15 @@ def cost(histories: Mapping[str, Sequence[_Epoch]], layer: int = 2) -> Figure:
     """Draw cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for
     each named run.
 
-    histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
-    layer      the layer whose epochs are drawn
+    Parameters
+    ----------
+    histories
+        name → the epochs of a run, as `EpochReport` or as mappings with its fields
+    layer
+        the layer whose epochs are drawn
 
+    Examples
+    --------
     >>> parts = {"penalty": 4.0, "nonzeros": 20.0}
     >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, **parts} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)

@@ -30,13 +30,18 @@ class Contributions:
 
     The reconstruction is linear in the features, so the contributions add up to it at every stage.
 
-    active     numbers of the active maps: those with a feature that is not 0, [A]
-    maps       how many maps the layer has, active or not
-    pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H,
-               W] each
-    unpooled   contributions to z_k of the same layers
-    pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage
-               subtracts
+    Parameters
+    ----------
+    active
+        numbers of the active maps: those with a feature that is not 0, [A]
+    maps
+        how many maps the layer has, active or not
+    pooled
+        contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H, W] each
+    unpooled
+        contributions to z_k of the same layers
+    pixels
+        contributions to the image, [A, C, H, W]; without the low-pass that an input stage subtracts
     """
 
     active: np.ndarray
@@ -65,8 +70,12 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     """Reconstruct one image from each of its active maps separately, with the pooling variables
     of the image.
 
-    latents         latents of one image: p [1, B, h, w]
-    height, width   size of the image
+    Parameters
+    ----------
+    latents
+        latents of one image: p [1, B, h, w]
+    height, width
+        size of the image
     """
     p = latents.features
     sized = model.at(height, width)
@@ -94,10 +103,17 @@ def decomposition(model: DeconvNet, image: object, latents: Latents) -> Figure:
     The top row shows the active maps. The rows below show their contributions, in their colours,
     and an ellipse on the image for the Gaussian of every active feature.
 
-    model    the model
-    image    one picture as `infer` takes it, such as a tensor [C, H, W]
-    latents  latents of this image alone, `latents[i : i + 1]`
+    Parameters
+    ----------
+    model
+        the model
+    image
+        one picture as `infer` takes it, such as a tensor [C, H, W]
+    latents
+        latents of this image alone, `latents[i : i + 1]`
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)

@@ -41,13 +41,23 @@ from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
 class Section:
     """One section of a report: heading, paragraphs (separated by blank lines), facts and a figure.
 
-    heading  heading of the section; also the alternative text of its figure
-    text     its paragraphs, which say what the figure shows, also to readers who cannot see it
-    figure   a matplotlib figure, or the bytes of a GIF
-    facts    name → value, shown as a table
-    bars     name of a fact → its length, drawn as a bar below it; the longest fills the width
-    links    the words of each link, and the file in the report's folder that it opens
+    Parameters
+    ----------
+    heading
+        heading of the section; also the alternative text of its figure
+    text
+        its paragraphs, which say what the figure shows, also to readers who cannot see it
+    figure
+        a matplotlib figure, or the bytes of a GIF
+    facts
+        name → value, shown as a table
+    bars
+        name of a fact → its length, drawn as a bar below it; the longest fills the width
+    links
+        the words of each link, and the file in the report's folder that it opens
 
+    Examples
+    --------
     >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
     'Filters'
     """
@@ -86,12 +96,21 @@ def report(
     """Return the HTML page: title, lead, links and facts, then the sections. It needs no other
     file.
 
-    title     title of the page
-    sections  sections of the page, from top to bottom
-    lead      a paragraph under the title
-    facts     name → value, shown as a table
-    links     the words of each button at the top, and the file that it opens
+    Parameters
+    ----------
+    title
+        title of the page
+    sections
+        sections of the page, from top to bottom
+    lead
+        a paragraph under the title
+    facts
+        name → value, shown as a table
+    links
+        the words of each button at the top, and the file that it opens
 
+    Examples
+    --------
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
@@ -152,12 +171,21 @@ def _training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
 class RunFigures:
     """The figures of a run. Latents are inferred when a figure first needs them.
 
-    run        the run that is drawn
-    images     [N, C, H, W]
-    inference  settings of inference; None takes the settings of each layer's training
-    engine     engine of the inference
-    stage      shows the progress of a slow part: called with a title and the number of pieces
+    Parameters
+    ----------
+    run
+        the run that is drawn
+    images
+        [N, C, H, W]
+    inference
+        settings of inference; None takes the settings of each layer's training
+    engine
+        engine of the inference
+    stage
+        shows the progress of a slow part: called with a title and the number of pieces
 
+    Examples
+    --------
     >>> digits = ww.data.load("digits", split="test")[:2]
     >>> drawn = ww.figures.RunFigures(ww.read_run("mnist"), digits)
     >>> "decomposition-2" in drawn.names

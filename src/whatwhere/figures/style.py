@@ -49,8 +49,13 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib
     settings are.
 
-    draw  a function that returns a matplotlib figure
+    Parameters
+    ----------
+    draw
+        a function that returns a matplotlib figure
 
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> figure = ww.figures.styled(lambda: Figure(figsize=(3.3, 2)))()
     """
@@ -66,10 +71,17 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> None:
     """Write a figure. The same figure gives the same bytes.
 
-    figure  a matplotlib figure
-    file    a path, or a file that is open for writing bytes
-    format  'png', 'pdf', 'svg', …; None takes the path's suffix
+    Parameters
+    ----------
+    figure
+        a matplotlib figure
+    file
+        a path, or a file that is open for writing bytes
+    format
+        'png', 'pdf', 'svg', …; None takes the path's suffix
 
+    Examples
+    --------
     >>> import pathlib
     >>> ww.figures.save(ww.figures.filters(ww.load("mnist")), pathlib.Path("filters.png"))
     """
@@ -173,9 +185,13 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
     """Return an image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are
     averaged.
 
-    limit  the value that is drawn at full intensity; default: the largest, or 1 for colours
-    ink    draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own
-           shades of grey
+    Parameters
+    ----------
+    limit
+        the value that is drawn at full intensity; default: the largest, or 1 for colours
+    ink
+        draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own
+        shades of grey
     """
     values = image.detach().cpu().double().numpy()
     if values.shape[-3] == 3:

@@ -55,10 +55,16 @@ def assemble(
     """Return a page with its data. Its content policy allows only its own script, its own style and
     `sources`.
 
-    template  an HTML file with places for the parts; `head.html` has what all heads share
-    entry     the module next to the template that the script begins with
-    sources   the rest of the policy
-    more      further values by the ids of the elements that hold them
+    Parameters
+    ----------
+    template
+        an HTML file with places for the parts; `head.html` has what all heads share
+    entry
+        the module next to the template that the script begins with
+    sources
+        the rest of the policy
+    more
+        further values by the ids of the elements that hold them
     """
     script = bundle(template.parent, entry)
     policy = (
@@ -93,7 +99,10 @@ def render(template: str, title: str, **values: object) -> str:
     """Fill a template with values, which are escaped: a page without scripts that needs no other
     file.
 
-    template  the name of a file in the folder `templates`
+    Parameters
+    ----------
+    template
+        the name of a file in the folder `templates`
     """
     from markupsafe import Markup
 

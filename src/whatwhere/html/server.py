@@ -23,7 +23,10 @@ from whatwhere.html import render
 class _ServerSettings:
     """What a page may send.
 
-    longest  bytes of a request: a table of labels to import may be that long
+    Parameters
+    ----------
+    longest
+        bytes of a request: a table of labels to import may be that long
     """
 
     longest: int = 1 << 26
@@ -49,11 +52,16 @@ class PageServer(ThreadingHTTPServer):
     """Serves what `answer` returns below `url`, an address with a random token, on this machine
     alone.
 
-    answer  path below the token ('' is the page) → its content, or None where there is nothing;
-            called in a thread of the request
-    act     path and what the page sent, as JSON → the content of the answer, or None; None: nothing
-            can be sent
-    port    0 takes a free one
+    Parameters
+    ----------
+    answer
+        path below the token ('' is the page) → its content, or None where there is nothing; called
+        in a thread of the request
+    act
+        path and what the page sent, as JSON → the content of the answer, or None; None: nothing can
+        be sent
+    port
+        0 takes a free one
     """
 
     daemon_threads = True

@@ -35,7 +35,10 @@ from whatwhere.spec.recipe import joint
 class NoLam(ImageError):
     """Images from which `AutoLam` cannot choose λ.
 
-    reason  why, as a clause
+    Attributes
+    ----------
+    reason
+        why, as a clause
     """
 
     def __init__(self, reason: str) -> None:
@@ -47,9 +50,14 @@ class NoLam(ImageError):
 class AutoLamRule:
     """How the strength of images is measured, and from how many of them λ is chosen.
 
-    patch    pixels on each side of the patches whose length is an image's strength
-    strokes  the unit of strength: the median over the included digits of 5 × 5 white strokes
-    sample   the largest number of images that are looked at, spread evenly over the set
+    Parameters
+    ----------
+    patch
+        pixels on each side of the patches whose length is an image's strength
+    strokes
+        the unit of strength: the median over the included digits of 5 × 5 white strokes
+    sample
+        the largest number of images that are looked at, spread evenly over the set
     """
 
     patch: int = 5
@@ -72,13 +80,23 @@ def resolve_lam(
     """Return the settings with λ as a number; settings that have one already are returned
     unchanged.
 
-    model    the model whose features explain the images
-    images   [N, C, H, W], or an object that returns them for slices
-    spec     settings of inference, with an `AutoLam`
-    plan     phases of inference; empty means one joint phase from the top layer
-    mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
-    rule     how strength is measured, and from how many images
+    Parameters
+    ----------
+    model
+        the model whose features explain the images
+    images
+        [N, C, H, W], or an object that returns them for slices
+    spec
+        settings of inference, with an `AutoLam`
+    plan
+        phases of inference; empty means one joint phase from the top layer
+    mask
+        a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
+    rule
+        how strength is measured, and from how many images
 
+    Examples
+    --------
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")[:3]
     >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam=ww.AutoLam(share=0.1)))
     >>> ww.infer(model, digits, spec).lam == spec.lam

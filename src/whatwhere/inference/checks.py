@@ -25,8 +25,12 @@ _FINITE = "_finite_versions"
 class ProbablyBytes(UserWarning):
     """Images far brighter than the model's white, probably bytes that were not scaled.
 
-    largest  their largest value
-    white    the model's white
+    Attributes
+    ----------
+    largest
+        their largest value
+    white
+        the model's white
     """
 
     def __init__(self, largest: float, white: float) -> None:
@@ -43,7 +47,10 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
     """Warn about non-negative floats far beyond the model's white, which are probably bytes that
     were not scaled.
 
-    values  the range of all images, if it is known: usually it settles the question
+    Parameters
+    ----------
+    values
+        the range of all images, if it is known: usually it settles the question
     """
     white = spec.input.white
     usual = 2.0 * white  # floats may be a little brighter than white

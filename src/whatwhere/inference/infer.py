@@ -54,26 +54,44 @@ def infer(
 
     Images and latents are converted to the model's device and dtype.
 
-    model     the model, on the device where inference is to run
-    images    a tensor or array [N, C, H, W] or [N, C, T] of floats or of integers of 8 or 16 bits;
-              one image [C, H, W], [H, W] or [H, W, 3]; a path, a Pillow picture, or a list of
-              them; or the result of `whatwhere.data.load`, which is read batch by batch
-    spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
-    plan      phases, one after the other; empty means one joint phase from the top layer
-    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown
-              pixels, as NaN in the images does
-    latents   latents to start from, as an earlier solution returned them; None starts from the
-              images alone
-    engine    'auto' takes the fastest engine that supports the problem. Right after an
-              installation, it takes the reference for small problems while machine code compiles.
-              The solution records which one ran
-    batch_size  number of images inferred together
-    progress  called after every batch with the number of images in it
-    steps     a number of steps, in place of `spec.steps`; or learned steps, instead of spec and
-              plan. 'learned': the steps that `whatwhere distill` saved next to the model's file;
-              'learned-5' chooses among several; or `LearnedSteps`. None takes the steps of `spec`
-    returns   the solution: `features`, `latents`, `reconstruction`, `stats`
+    Parameters
+    ----------
+    model
+        the model, on the device where inference is to run
+    images
+        a tensor or array [N, C, H, W] or [N, C, T] of floats or of integers of 8 or 16 bits; one
+        image [C, H, W], [H, W] or [H, W, 3]; a path, a Pillow picture, or a list of them; or the
+        result of `whatwhere.data.load`, which is read batch by batch
+    spec
+        how to infer; None means `InferenceSpec()`, the paper's settings at test time
+    plan
+        phases, one after the other; empty means one joint phase from the top layer
+    mask
+        a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown pixels,
+        as NaN in the images does
+    latents
+        latents to start from, as an earlier solution returned them; None starts from the images
+        alone
+    engine
+        'auto' takes the fastest engine that supports the problem. Right after an installation, it
+        takes the reference for small problems while machine code compiles. The solution records
+        which one ran
+    batch_size
+        number of images inferred together
+    progress
+        called after every batch with the number of images in it
+    steps
+        a number of steps, in place of `spec.steps`; or learned steps, instead of spec and plan.
+        'learned': the steps that `whatwhere distill` saved next to the model's file; 'learned-5'
+        chooses among several; or `LearnedSteps`. None takes the steps of `spec`
 
+    Returns
+    -------
+    Solution
+        the solution: `features`, `latents`, `reconstruction`, `stats`
+
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> digits = ww.data.load("digits", split="test")
     >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=20)
@@ -146,11 +164,17 @@ def infer(
 class GivenImages:
     """The images of one call of `infer`, in the model's units.
 
-    images       [N, C, H, W], or an object that reads them batch by batch
-    mask         the weights of their pixels; None if all count the same
-    checked      whether all of them were checked already; what is read batch by batch is checked
-                 when it is read
-    are_signals  whether signals [N, C, T] were given: here they are images of height 1
+    Parameters
+    ----------
+    images
+        [N, C, H, W], or an object that reads them batch by batch
+    mask
+        the weights of their pixels; None if all count the same
+    checked
+        whether all of them were checked already; what is read batch by batch is checked when it is
+        read
+    are_signals
+        whether signals [N, C, T] were given: here they are images of height 1
     """
 
     images: ImageSource

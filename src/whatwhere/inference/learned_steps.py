@@ -27,8 +27,12 @@ FORMAT = "whatwhere learned steps 3"
 class NoLearnedSteps(RunError):
     """Learned steps that were never saved next to a model.
 
-    known   the numbers of steps that were saved
-    remedy  what to do, in sentences
+    Attributes
+    ----------
+    known
+        the numbers of steps that were saved
+    remedy
+        what to do, in sentences
     """
 
     def __init__(self, problem: str, known: tuple[int, ...], remedy: str) -> None:
@@ -40,8 +44,12 @@ class NoLearnedSteps(RunError):
 class StepsOfAnotherModel(RunError):
     """Learned steps of a model with other filters or settings.
 
-    name    the file of the steps, or "the learned steps"
-    remedy  what to do, in sentences
+    Attributes
+    ----------
+    name
+        the file of the steps, or "the learned steps"
+    remedy
+        what to do, in sentences
     """
 
     def __init__(self, name: str, remedy: str) -> None:
@@ -56,11 +64,19 @@ class LearnedSteps:
     """A few steps of inference whose sizes were learned for one model, as
     `UnrolledInference.learned` returns them.
 
-    spec            settings of inference with the schedule of the steps
-    model_checksum  checksum of the model that the steps were learned for
-    upward          filters of their pass up, [C, B, K, K] for each layer; empty for the model's
-    source          the file that they were loaded from
+    Parameters
+    ----------
+    spec
+        settings of inference with the schedule of the steps
+    model_checksum
+        checksum of the model that the steps were learned for
+    upward
+        filters of their pass up, [C, B, K, K] for each layer; empty for the model's
+    source
+        the file that they were loaded from
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> learned = ww.UnrolledInference(model, steps=3).learned
     >>> ww.save(model, "model.safetensors")
@@ -86,7 +102,10 @@ class LearnedSteps:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the steps next to their model; return the file.
 
-        path  path of the model's file or of its run folder
+        Parameters
+        ----------
+        path
+            path of the model's file or of its run folder
         """
         model = model_file(path)
         file = model.with_name(f"{_prefix(model)}inference-{len(self)}.safetensors")
@@ -100,8 +119,12 @@ class LearnedSteps:
     def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> LearnedSteps:
         """Read the steps that were saved next to a model.
 
-        path   path of the model's file or of its run folder
-        steps  the number of steps, if files with several numbers exist; None takes the largest
+        Parameters
+        ----------
+        path
+            path of the model's file or of its run folder
+        steps
+            the number of steps, if files with several numbers exist; None takes the largest
         """
         saved = saved_steps(path)
         if not saved or steps not in (None, *saved):

@@ -153,9 +153,14 @@ def _as_tensor(array: np.ndarray) -> Tensor:
 class Target:
     """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
 
-    v           the target that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
-    mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
-    background  what the input stage removed from the images
+    Parameters
+    ----------
+    v
+        the target that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    mask
+        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
+    background
+        what the input stage removed from the images
     """
 
     v: Tensor
@@ -194,7 +199,10 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
 class NothingKnown(ImageError):
     """An image whose mask is 0 everywhere.
 
-    index  its number among the images, from 0
+    Attributes
+    ----------
+    index
+        its number among the images, from 0
     """
 
     def __init__(self, index: int) -> None:
@@ -210,9 +218,14 @@ _WEIGHTS = "a tensor or array of weights ≥ 0 (0: unknown)"
 class CheckedImages(NamedTuple):
     """Images that a model can explain, with unknown pixels separated.
 
-    images  [N, C, H, W], 0 where pixels are unknown
-    mask    the weights of pixels; None if all count the same
-    values  the smallest and the largest value, where they are known
+    Parameters
+    ----------
+    images
+        [N, C, H, W], 0 where pixels are unknown
+    mask
+        the weights of pixels; None if all count the same
+    values
+        the smallest and the largest value, where they are known
     """
 
     images: Tensor

@@ -42,12 +42,19 @@ from whatwhere.spec.recipe import joint
 class Tiling:
     """How a picture is cut into tiles, and how many are inferred together.
 
-    tile           side of a tile in pixels, overlap included
-    overlap        pixels that neighbouring tiles share, at least
-    ramp_share     the ramp between two tiles is the overlap divided by this: short, since tiles are
-                   less exact towards their borders
-    gpu_batch      tiles that a GPU infers together; a CPU infers one in each thread
-    engine_sample  tiles, spread over the picture, from which the engine is chosen
+    Parameters
+    ----------
+    tile
+        side of a tile in pixels, overlap included
+    overlap
+        pixels that neighbouring tiles share, at least
+    ramp_share
+        the ramp between two tiles is the overlap divided by this: short, since tiles are less exact
+        towards their borders
+    gpu_batch
+        tiles that a GPU infers together; a CPU infers one in each thread
+    engine_sample
+        tiles, spread over the picture, from which the engine is chosen
     """
 
     tile: int = 256
@@ -146,8 +153,12 @@ class TilePlace(NamedTuple):
 class TileGrid:
     """The tiles of a picture, row by row.
 
-    row_places     places of the features of every layer along rows
-    column_places  along columns
+    Parameters
+    ----------
+    row_places
+        places of the features of every layer along rows
+    column_places
+        along columns
     """
 
     rows: TileAxis
@@ -214,12 +225,20 @@ class Picture(Protocol):
 class InferredTile:
     """What inference found in one tile.
 
-    place    which tile it is
-    window   its pixels in the picture
-    core     the pixels that are taken from it
-    latents  latents of the whole tile
-    engine   the engine that ran
-    target   what the model explained: the tile after the input stage
+    Parameters
+    ----------
+    place
+        which tile it is
+    window
+        its pixels in the picture
+    core
+        the pixels that are taken from it
+    latents
+        latents of the whole tile
+    engine
+        the engine that ran
+    target
+        what the model explained: the tile after the input stage
     """
 
     place: TilePlace
@@ -234,13 +253,19 @@ class InferredTile:
 class SolvedTile:
     """One tile after inference, as a part of the picture.
 
-    rows, columns    the pixels of the tile in the picture
-    reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are
-                     added up
-    latents          the features that are taken from this tile, at their places in the picture;
-                     their background belongs to the pixels in `core`
-    core             the pixels that are taken from this tile, rows and columns of the picture
-    engine           the engine that ran
+    Parameters
+    ----------
+    rows, columns
+        the pixels of the tile in the picture
+    reconstruction
+        its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are added up
+    latents
+        the features that are taken from this tile, at their places in the picture; their background
+        belongs to the pixels in `core`
+    core
+        the pixels that are taken from this tile, rows and columns of the picture
+    engine
+        the engine that ran
     """
 
     rows: slice
@@ -255,11 +280,17 @@ class SolvedTile:
 class TiledSolution:
     """The outcome of `infer_tiled`.
 
-    latents         features and pooling variables of the whole picture; `latents.dense()` is what
-                    `infer` returns
-    reconstruction  [C, H, W]
-    engine          the engine that ran
-    tiles           the number of tiles
+    Parameters
+    ----------
+    latents
+        features and pooling variables of the whole picture; `latents.dense()` is what `infer`
+        returns
+    reconstruction
+        [C, H, W]
+    engine
+        the engine that ran
+    tiles
+        the number of tiles
     """
 
     latents: SparseLatents
@@ -287,21 +318,33 @@ def infer_tiled(
     restarts and end, as a separate image does. The results are then equal as far as both have
     converged.
 
-    model       the model, on the device where inference is to run
-    picture     one picture as `infer` takes it; or floats in an object with a shape (C, H, W) and
-                `picture[:, rows, columns]`, such as a file that is read in windows
-    spec, plan  as in `infer`
-    mask        a weight ≥ 0 for every pixel, [1 or C, H, W]; 0 marks unknown pixels, as NaN in the
-                picture does
-    tile        side of a tile in pixels, overlap included; a picture that is not larger is one tile
-    overlap     the smallest number of pixels that neighbouring tiles share
-    engine      as in `infer`
-    progress    called after every tile with the number 1
+    Parameters
+    ----------
+    model
+        the model, on the device where inference is to run
+    picture
+        one picture as `infer` takes it; or floats in an object with a shape (C, H, W) and
+        `picture[:, rows, columns]`, such as a file that is read in windows
+    spec, plan
+        as in `infer`
+    mask
+        a weight ≥ 0 for every pixel, [1 or C, H, W]; 0 marks unknown pixels, as NaN in the picture
+        does
+    tile
+        side of a tile in pixels, overlap included; a picture that is not larger is one tile
+    overlap
+        the smallest number of pixels that neighbouring tiles share
+    engine
+        as in `infer`
+    progress
+        called after every tile with the number 1
 
     If no known pixel is within reach of the input stage's low-pass, the low-pass is the mean of the
     tile, not of the picture. The reconstruction and the sparse codes are collected in memory;
     `infer_tiles` yields them tile by tile.
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4),)))
     >>> few = ww.InferenceSpec(steps=2)
     >>> solution = ww.infer_tiled(model, torch.rand(1, 40, 56), few, tile=32, overlap=8)

@@ -42,13 +42,20 @@ class UnrolledInference(nn.Module):
     """K steps of inference with sizes of their own, as a differentiable function of images and
     filters.
 
-    model      the trained model, whose filters stay as they are
-    steps      K
-    inference  λ, α, bounds and, if it has one, the schedule to start from; None means the paper's
-               settings
-    untied     whether the pass up, from the error to a step, has its own learned filters, which
-               start as in `model`
+    Parameters
+    ----------
+    model
+        the trained model, whose filters stay as they are
+    steps
+        K
+    inference
+        λ, α, bounds and, if it has one, the schedule to start from; None means the paper's settings
+    untied
+        whether the pass up, from the error to a step, has its own learned filters, which start as
+        in `model`
 
+    Examples
+    --------
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
     torch.Size([3, 48, 10, 10])
@@ -183,8 +190,12 @@ def run_steps(
 ) -> Latents:
     """Return the latents after steps of these sizes.
 
-    scales  factors of the fitted μ and γ of each layer
-    rate    factors of β_U of each image, [N]
+    Parameters
+    ----------
+    scales
+        factors of the fitted μ and γ of each layer
+    rate
+        factors of β_U of each image, [N]
     """
     state = ista.start(problem, scales)
     state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
@@ -227,13 +238,23 @@ def distill(
     last step, and the distance of the features from the result of many plain steps. Minimising the
     cost alone gives features that are less useful to a classifier.
 
-    unrolled  the steps, which are changed in place
-    images    pictures as `infer` takes them, such as a tensor [N, C, H, W]
-    spec      how long and how fast to learn, and how closely to follow the teacher
-    teacher   settings of the plain steps to imitate; None takes 50 steps of a line search
-    engine    engine of the teacher
-    progress  called after every batch with its number and its mean cost
+    Parameters
+    ----------
+    unrolled
+        the steps, which are changed in place
+    images
+        pictures as `infer` takes them, such as a tensor [N, C, H, W]
+    spec
+        how long and how fast to learn, and how closely to follow the teacher
+    teacher
+        settings of the plain steps to imitate; None takes 50 steps of a line search
+    engine
+        engine of the teacher
+    progress
+        called after every batch with its number and its mean cost
 
+    Examples
+    --------
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> short = ww.DistillSpec(batches=2, batch_size=5)
     >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], short)

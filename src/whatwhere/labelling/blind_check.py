@@ -16,8 +16,12 @@ from whatwhere.labelling.neighbourhood import Spread
 class CheckSettings:
     """How a blind check is drawn.
 
-    pictures  pictures to name: with 30, an error of 4 % is known to about ± 6 %
-    good      share of wrong classes up to which the page says that the work is done
+    Parameters
+    ----------
+    pictures
+        pictures to name: with 30, an error of 4 % is known to about ± 6 %
+    good
+        share of wrong classes up to which the page says that the work is done
     """
 
     pictures: int = 30
@@ -28,10 +32,16 @@ class CheckSettings:
 class MeasuredError:
     """An error that a blind check measured.
 
-    wrong     pictures whose predicted class was wrong
-    pictures  pictures that were checked
-    labels    labels that the predictions followed from
-    left      pictures without a label that the check stands for
+    Parameters
+    ----------
+    wrong
+        pictures whose predicted class was wrong
+    pictures
+        pictures that were checked
+    labels
+        labels that the predictions followed from
+    left
+        pictures without a label that the check stands for
     """
 
     wrong: int
@@ -67,11 +77,18 @@ class MeasuredError:
 class BlindCheck:
     """A check that is under way.
 
-    rows     the pictures that are drawn
-    spread   the predictions when it began, which it measures
-    labels   labels that they followed from
-    left     pictures without a label when it began
-    answers  what the person said, by row
+    Parameters
+    ----------
+    rows
+        the pictures that are drawn
+    spread
+        the predictions when it began, which it measures
+    labels
+        labels that they followed from
+    left
+        pictures without a label when it began
+    answers
+        what the person said, by row
     """
 
     rows: list[int]
@@ -90,7 +107,10 @@ class BlindCheck:
     ) -> "BlindCheck":
         """Draw pictures at random among those without a label.
 
-        seed  of the draw; another one for each check
+        Parameters
+        ----------
+        seed
+            of the draw; another one for each check
         """
         settings = settings or CheckSettings()
         has_class = spread.probabilities.max(1) > 0

@@ -28,7 +28,10 @@ def candidates(
     """Return the descriptions between which labels choose: views and learned features side by side,
     which is usually best and therefore comes first, and each alone.
 
-    progress  called with 1 after each of the two graphs that are made
+    Parameters
+    ----------
+    progress
+        called with 1 after each of the two graphs that are made
     """
     made = []
     for description in (joined_description(plain.description, learned), learned):
@@ -41,11 +44,16 @@ def candidates(
 class ChoiceSettings:
     """When labels decide between descriptions.
 
-    fewest  held-out labels from which on they decide; before, the description that is usually
-            better is taken
-    margin  nats per label by which another description must be better to replace the usual one: a
-            change moves the map, and a smaller difference may be chance
-    floor   least probability that counts, so that one confident mistake does not decide
+    Parameters
+    ----------
+    fewest
+        held-out labels from which on they decide; before, the description that is usually better is
+        taken
+    margin
+        nats per label by which another description must be better to replace the usual one: a
+        change moves the map, and a smaller difference may be chance
+    floor
+        least probability that counts, so that one confident mistake does not decide
     """
 
     fewest: int = 12
@@ -75,7 +83,10 @@ def elect(
     """Return the candidate that explains held-out labels best; the first while too few labels say,
     or while another is only a little better.
 
-    pause  called often, because the labels spread over the graphs of all candidates
+    Parameters
+    ----------
+    pause
+        called often, because the labels spread over the graphs of all candidates
     """
     settings = settings or ChoiceSettings()
     usual = among[0]

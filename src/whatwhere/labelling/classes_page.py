@@ -16,12 +16,20 @@ from whatwhere.labelling.session import Labelling, Predictions
 class _Shown(NamedTuple):
     """A picture of the page.
 
-    name      with its folder
-    short     without its folder, if no other picture has this name
-    said      its class, and how sure it is
-    is_given  whether a person gave the class
-    address   the picture itself
-    file      the address of its file; '' if it has none
+    Parameters
+    ----------
+    name
+        with its folder
+    short
+        without its folder, if no other picture has this name
+    said
+        its class, and how sure it is
+    is_given
+        whether a person gave the class
+    address
+        the picture itself
+    file
+        the address of its file; '' if it has none
     """
 
     name: str
@@ -56,8 +64,12 @@ def classes_page(
     """Show the counts of the classes and rows of pictures: the predictions that are least sure,
     then every class, from sure to unsure.
 
-    most           pictures in a row
-    label_command  the command that labels more of these pictures; '' names none
+    Parameters
+    ----------
+    most
+        pictures in a row
+    label_command
+        the command that labels more of these pictures; '' names none
     """
     predictions = session.predict()
     order = np.argsort(predictions.probabilities, kind="stable")

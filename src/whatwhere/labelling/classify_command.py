@@ -30,12 +30,15 @@ from whatwhere.spec.execution import Execution, Shard
 class _LabelOptions(Checked):
     """Choices of `classify` with a table of labels.
 
-    balanced  assume that all classes have about the same number of pictures
-    views     what describes pictures, with commas: own (the features of the model), colour, edges,
-              patterns, patches, network, or an ONNX file; the labels decide how much each counts.
-              By default, all that are installed, but own alone if the model is given by name. The
-              network (pip install whatwhere[network]) helps most where classes are things in
-              photographs
+    Parameters
+    ----------
+    balanced
+        assume that all classes have about the same number of pictures
+    views
+        what describes pictures, with commas: own (the features of the model), colour, edges,
+        patterns, patches, network, or an ONNX file; the labels decide how much each counts. By
+        default, all that are installed, but own alone if the model is given by name. The network
+        (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
     balanced: bool = False
@@ -81,14 +84,23 @@ def classify(
     Without labels, MODEL is such a classifier, or one that `whatwhere label` saved, and the command
     writes `predictions.csv`.
 
-    images  as for `encode`
-    model   a run or a model, as for `encode`, with --labels; a saved classifier without
-    labels  labels of a few pictures: a .csv file with the name and the class of one picture per
-            line (a name may leave out the folder if no other picture has the same name)
-    out     folder for the results. With --shard, each part writes to a sub-folder
-    overwrite  also replace files that whatwhere did not write, or that have changed since. The
-               command replaces results of whatwhere in this folder without asking
+    Parameters
+    ----------
+    images
+        as for `encode`
+    model
+        a run or a model, as for `encode`, with --labels; a saved classifier without
+    labels
+        labels of a few pictures: a .csv file with the name and the class of one picture per line (a
+        name may leave out the folder if no other picture has the same name)
+    out
+        folder for the results. With --shard, each part writes to a sub-folder
+    overwrite
+        also replace files that whatwhere did not write, or that have changed since. The command
+        replaces results of whatwhere in this folder without asking
 
+    Examples
+    --------
     $ whatwhere classify pictures/ runs/mine --labels few.csv --out sorted
     $ whatwhere classify new_pictures/ sorted/classifier.safetensors --out new
     """

@@ -13,9 +13,13 @@ from whatwhere.progress import Stage, no_stage
 class ClockSettings:
     """How a time that is left is estimated.
 
-    window  seconds of the recent rate: the first pieces include compiling, and the rate of an hour
-            ago says little
-    enough  seconds of a stage before its rate is known
+    Parameters
+    ----------
+    window
+        seconds of the recent rate: the first pieces include compiling, and the rate of an hour ago
+        says little
+    enough
+        seconds of a stage before its rate is known
     """
 
     window: float = 20.0
@@ -26,10 +30,16 @@ class ClockSettings:
 class Progress:
     """How far work is.
 
-    number, total  the stage and the number of stages, from 1
-    title          what is done
-    share          share of the stage that is done, from 0 to 1
-    seconds        that all stages still take; None if it is not known yet
+    Parameters
+    ----------
+    number, total
+        the stage and the number of stages, from 1
+    title
+        what is done
+    share
+        share of the stage that is done, from 0 to 1
+    seconds
+        that all stages still take; None if it is not known yet
     """
 
     number: int
@@ -51,10 +61,15 @@ class Progress:
 class Clock:
     """Follows stages that come one after the other.
 
-    weights  how long each stage usually takes, in any unit: it tells how long stages take that have
-             not begun
-    shown    also shows each stage, such as on a terminal
-    now      the time in seconds
+    Parameters
+    ----------
+    weights
+        how long each stage usually takes, in any unit: it tells how long stages take that have not
+        begun
+    shown
+        also shows each stage, such as on a terminal
+    now
+        the time in seconds
     """
 
     weights: Sequence[float]
@@ -69,7 +84,10 @@ class Clock:
     def stage(self, title: str, total: int, short: str = "") -> Iterator[Callable[[int], None]]:
         """Follow the next stage; a `Stage`.
 
-        short  what `progress` calls it; '' for its title
+        Parameters
+        ----------
+        short
+            what `progress` calls it; '' for its title
         """
         self._number += 1
         number = self._number

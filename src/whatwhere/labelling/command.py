@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 class _LabelViews(Checked):
     """What describes the pictures of a page, besides the features that are learned from them.
 
-    features  with commas: colour, edges, patterns, patches, network, or an ONNX file; the labels
-              decide how much each counts. By default, colour and edges. The network
-              (pip install whatwhere[network]) helps most where classes are things in photographs
+    Parameters
+    ----------
+    features
+        with commas: colour, edges, patterns, patches, network, or an ONNX file; the labels decide
+        how much each counts. By default, colour and edges. The network (pip install
+        whatwhere[network]) helps most where classes are things in photographs
     """
 
     features: str = ""
@@ -79,18 +82,29 @@ def label(
     your labels better. It stores the model, and the classifier that you save on the page, in the
     same folder.
 
-    images       a folder of pictures, or another source; without one, you drop pictures on the page
-    run          a run, a model file or the name of a model; by default the command learns a model
-                 from the pictures
-    out          the .csv file for your labels
-    labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
-                 Studio. A warning names labels of unknown pictures
-    export       write the class of every picture instead of opening the page: a table (.csv), tasks
-                 for Label Studio (.json), or a new folder with a sub-folder for each class. If
-                 the folder exists, a number follows its name
-    links        with --export FOLDER: link to the pictures instead of copying them
-    overwrite    with --export FILE: replace a file that exists. Tables of labels are never replaced
+    Parameters
+    ----------
+    images
+        a folder of pictures, or another source; without one, you drop pictures on the page
+    run
+        a run, a model file or the name of a model; by default the command learns a model from the
+        pictures
+    out
+        the .csv file for your labels
+    labels_from
+        import labels first: a .csv file with names and classes, or the .json file of Label Studio.
+        A warning names labels of unknown pictures
+    export
+        write the class of every picture instead of opening the page: a table (.csv), tasks for
+        Label Studio (.json), or a new folder with a sub-folder for each class. If the folder
+        exists, a number follows its name
+    links
+        with --export FOLDER: link to the pictures instead of copying them
+    overwrite
+        with --export FILE: replace a file that exists. Tables of labels are never replaced
 
+    Examples
+    --------
     $ whatwhere label
     $ whatwhere label pictures/
     $ whatwhere label pictures/ runs/mine --out labels.csv
@@ -175,11 +189,18 @@ def _serve(
 class _Opening:
     """Opens sessions and pages with the options of one command.
 
-    stages       shows progress on the terminal
-    run          a run, a model file or the name of a model; None learns one
-    out          the table of labels
-    labels_from  labels to import first
-    settings     the other options
+    Parameters
+    ----------
+    stages
+        shows progress on the terminal
+    run
+        a run, a model file or the name of a model; None learns one
+    out
+        the table of labels
+    labels_from
+        labels to import first
+    settings
+        the other options
     """
 
     stages: Stages

@@ -31,11 +31,18 @@ from whatwhere.views import Colour, Edges, MapView
 class Description(NamedTuple):
     """Rows that describe pictures.
 
-    name      a word for them
-    rows      descriptors [n, D]
-    describe  a function from new images to such rows; None if only the rows are known
-    at        the numbers of the described pictures [n]; None for all
-    columns   number of columns of each view that stands side by side; None for one description
+    Parameters
+    ----------
+    name
+        a word for them
+    rows
+        descriptors [n, D]
+    describe
+        a function from new images to such rows; None if only the rows are known
+    at
+        the numbers of the described pictures [n]; None for all
+    columns
+        number of columns of each view that stands side by side; None for one description
     """
 
     name: str
@@ -49,14 +56,21 @@ class Description(NamedTuple):
 class PlainSettings:
     """The views that describe pictures before a model is learned.
 
-    views  colours of the whole and of quarters, of small pictures because a histogram needs few
-           pixels; edges of the whole, of quarters and of sixteenths. On eight sets, this was best
-           or near it (benchmarks/labels/plain_views.py)
-    first  pictures that are described before the page opens: as many small ones as take about a
-           second. The others follow behind
-    fewest  of them, however large they are: fewer have no neighbours
-    seconds  that they may take to decode: a photograph of a camera takes 0.1 s
-    tried    pictures that are decoded to tell how long it takes
+    Parameters
+    ----------
+    views
+        colours of the whole and of quarters, of small pictures because a histogram needs few
+        pixels; edges of the whole, of quarters and of sixteenths. On eight sets, this was best or
+        near it (benchmarks/labels/plain_views.py)
+    first
+        pictures that are described before the page opens: as many small ones as take about a
+        second. The others follow behind
+    fewest
+        of them, however large they are: fewer have no neighbours
+    seconds
+        that they may take to decode: a photograph of a camera takes 0.1 s
+    tried
+        pictures that are decoded to tell how long it takes
     """
 
     views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
@@ -84,8 +98,12 @@ def plain_description(
 ) -> Description:
     """Describe pictures by views side by side.
 
-    at     the numbers of the pictures to describe; None for all
-    stage  shows the progress
+    Parameters
+    ----------
+    at
+        the numbers of the pictures to describe; None for all
+    stage
+        shows the progress
     """
     described = images if at is None else images.subset(at)
     name = listed(view.name for view in views)
@@ -125,11 +143,18 @@ class BehindSettings:
     """How long the stages behind the page usually take, relative to each other; measured on the
     sets of benchmarks/labels. It tells how long stages take that have not begun.
 
-    plain     describe all pictures by views
-    compare   find the neighbours of all pictures by one description
-    learn     learn features
-    metric    learn which differences do not matter
-    describe  describe all pictures by learned features
+    Parameters
+    ----------
+    plain
+        describe all pictures by views
+    compare
+        find the neighbours of all pictures by one description
+    learn
+        learn features
+    metric
+        learn which differences do not matter
+    describe
+        describe all pictures by learned features
     """
 
     plain: float = 1.0
@@ -143,14 +168,24 @@ class BehindSettings:
 class Behind:
     """Better descriptions of the pictures of a session, which take longer.
 
-    images    all pictures
-    run       a run, a model file or the name of a model; None learns one
-    how       distortions that do not change what a picture shows
-    options   engine and device
-    labels    the table of labels next to which the model is kept; None keeps nothing
-    plain     the views, and how many pictures they described at first
-    settings  how long stages usually take
-    change    changes the recipe, such as by settings that a person gave
+    Parameters
+    ----------
+    images
+        all pictures
+    run
+        a run, a model file or the name of a model; None learns one
+    how
+        distortions that do not change what a picture shows
+    options
+        engine and device
+    labels
+        the table of labels next to which the model is kept; None keeps nothing
+    plain
+        the views, and how many pictures they described at first
+    settings
+        how long stages usually take
+    change
+        changes the recipe, such as by settings that a person gave
     """
 
     images: Images

@@ -15,7 +15,10 @@ from whatwhere.labelling.trial import dropped_content
 class UnsafeName(ImageError):
     """A dropped picture has a name that does not lead into the folder of dropped pictures.
 
-    name  the name
+    Attributes
+    ----------
+    name
+        the name
     """
 
     def __init__(self, name: str) -> None:
@@ -47,8 +50,12 @@ class DropZone:
     """Answers the page until pictures are dropped on it; from then on, the page of a session on
     them answers.
 
-    folder     a folder that does not exist yet, for the pictures
-    open_page  makes the page of a session on a folder of pictures
+    Parameters
+    ----------
+    folder
+        a folder that does not exist yet, for the pictures
+    open_page
+        makes the page of a session on a folder of pictures
     """
 
     def __init__(self, folder: Path, open_page: Callable[[Path], LabelPage]) -> None:

@@ -16,14 +16,21 @@ from whatwhere.labelling.neighbourhood import Neighbourhood, Spread
 class EstimateSettings:
     """When an error is estimated, and what suggested labels count in it.
 
-    fewest    labels for an estimate
-    searched  what a class with a single, suggested label counts in the share of pictures whose
-              class has no label: suggestions look for such classes
-    reach     of the range on the scale of log odds, times the root of the number of labels. With 7,
-              the range held the error in about nine of ten sessions with 8 to 60 labels
-              (benchmarks/labels/plain_views.py)
-    nothing   shares below this are 0 in the range
-    advice    labels of each of two confused classes that the advice asks for
+    Parameters
+    ----------
+    fewest
+        labels for an estimate
+    searched
+        what a class with a single, suggested label counts in the share of pictures whose class has
+        no label: suggestions look for such classes
+    reach
+        of the range on the scale of log odds, times the root of the number of labels. With 7, the
+        range held the error in about nine of ten sessions with 8 to 60 labels
+        (benchmarks/labels/plain_views.py)
+    nothing
+        shares below this are 0 in the range
+    advice
+        labels of each of two confused classes that the advice asks for
     """
 
     fewest: int = 5
@@ -37,10 +44,16 @@ class EstimateSettings:
 class ErrorEstimate:
     """An estimate of the share of wrong classes among pictures without a label.
 
-    share      the estimate
-    low, high  its range
-    labels     labels that it was estimated from
-    confused   the two classes between which most pictures are in doubt; None if none is
+    Parameters
+    ----------
+    share
+        the estimate
+    low, high
+        its range
+    labels
+        labels that it was estimated from
+    confused
+        the two classes between which most pictures are in doubt; None if none is
     """
 
     share: float
@@ -80,7 +93,10 @@ def estimate_error(
     calibrated on labels that are held out in turn. The errors among these labels are not
     counted: they are not a fair sample, because uncertain pictures are suggested.
 
-    unprompted  the rows that were labelled without having been suggested
+    Parameters
+    ----------
+    unprompted
+        the rows that were labelled without having been suggested
     """
     settings = settings or EstimateSettings()
     if missing_for_estimate(said, settings):

@@ -42,10 +42,16 @@ _REMEDY = "free some disk space, or choose another folder"
 class ClassTable:
     """The class of every picture.
 
-    names          names of the pictures
-    classes        all names of classes
-    probabilities  probabilities of the classes, [N, K]
-    said           the rows whose class a person said; the others are predicted
+    Parameters
+    ----------
+    names
+        names of the pictures
+    classes
+        all names of classes
+    probabilities
+        probabilities of the classes, [N, K]
+    said
+        the rows whose class a person said; the others are predicted
     """
 
     names: Sequence[str]
@@ -114,8 +120,11 @@ def label_studio_tasks(table: ClassTable) -> list[dict[str, object]]:
 def write_folders(table: ClassTable, images: Images, folder: Path, *, links: bool = False) -> Path:
     """Write a folder with a sub-folder of pictures for each class, as `data.load` reads it.
 
-    links  make symbolic links to the pictures instead of copies; pictures without a file, and pages
-           of a file with several, are always written
+    Parameters
+    ----------
+    links
+        make symbolic links to the pictures instead of copies; pictures without a file, and pages of
+        a file with several, are always written
 
     Returns the folder. It is always new: if the name is taken, a number follows it.
     """
@@ -195,8 +204,12 @@ def _free_name(folder: Path, name: str, taken: set[Path]) -> Path:
 class ForeignLabels:
     """Labels that another program wrote.
 
-    labels   classes by the names of pictures that are here
-    unknown  names for which there is no picture here
+    Parameters
+    ----------
+    labels
+        classes by the names of pictures that are here
+    unknown
+        names for which there is no picture here
     """
 
     labels: Mapping[str, str]
@@ -218,8 +231,12 @@ class ForeignLabels:
 def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> ForeignLabels:
     """Read labels that were made elsewhere: CSV, or the JSON of Label Studio.
 
-    source  the name of the file, for messages; .json or .csv
-    names   names of the pictures that are here
+    Parameters
+    ----------
+    source
+        the name of the file, for messages; .json or .csv
+    names
+        names of the pictures that are here
     """
     try:
         text = content.decode("utf-8-sig")
@@ -382,8 +399,12 @@ def export(
     """Write the classes of all pictures in the form that the name asks for: .csv, .json for Label
     Studio, otherwise a folder by class, which is always new.
 
-    overwrite  replace a file that exists
-    own        files that are never replaced, such as the table of labels
+    Parameters
+    ----------
+    overwrite
+        replace a file that exists
+    own
+        files that are never replaced, such as the table of labels
 
     Returns what was written.
     """

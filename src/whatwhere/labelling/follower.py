@@ -27,9 +27,12 @@ from whatwhere.progress import Stage, no_stage
 class TraySettings:
     """How pictures are suggested.
 
-    count   suggestions: a person who is fast labels twelve in the time of an update of many
-            pictures
-    fewest  suggestions that are left when newer labels no longer interrupt the search for others
+    Parameters
+    ----------
+    count
+        suggestions: a person who is fast labels twelve in the time of an update of many pictures
+    fewest
+        suggestions that are left when newer labels no longer interrupt the search for others
     """
 
     count: int = 12
@@ -77,9 +80,14 @@ class _Followed:
 class Follower:
     """Computes what follows from the labels of a session, each time they change.
 
-    session   the session; only this object spreads its labels from now on
-    lock      held while values of the session are read or replaced, never while they are computed
-    on_news   called, with the lock held, when the page has something new to show
+    Parameters
+    ----------
+    session
+        the session; only this object spreads its labels from now on
+    lock
+        held while values of the session are read or replaced, never while they are computed
+    on_news
+        called, with the lock held, when the page has something new to show
     """
 
     def __init__(
@@ -126,7 +134,10 @@ class Follower:
         pictures replace views of a share; learned features stand for election, alone and next to
         the views. Their graphs are made in the caller's thread, so that labels do not wait.
 
-        stage  shows how far the graphs are
+        Parameters
+        ----------
+        stage
+            shows how far the graphs are
         """
         is_plain = own_features(description) is None
         with stage("comparing the pictures", 1 if is_plain else 2) as advance:
@@ -236,7 +247,10 @@ class Follower:
     def _refine(self, cause: str = "") -> None:
         """Let classes and suggestions follow all that the labels say.
 
-        cause  what else changed the classes
+        Parameters
+        ----------
+        cause
+            what else changed the classes
         """
         said = self._now.said
         spread = self.session.follow(said)

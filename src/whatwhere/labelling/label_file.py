@@ -27,7 +27,10 @@ from whatwhere.labelling.label_tables import (
 class LabelFile:
     """A table of labels, and `predictions.csv` next to it.
 
-    path  the table of labels, .csv; it need not exist
+    Parameters
+    ----------
+    path
+        the table of labels, .csv; it need not exist
 
     Raises an error if a session may not write one of its files.
     """
@@ -83,8 +86,12 @@ def change_labels(
     """Change the current table of labels on the disk, where other processes may have changed it;
     returns all of it.
 
-    before    the labels to start from if there is no such file
-    patience  seconds to wait for another process that writes
+    Parameters
+    ----------
+    before
+        the labels to start from if there is no such file
+    patience
+        seconds to wait for another process that writes
     """
     with disk_errors(f"writing {file}", "free some disk space, or choose another folder"):
         file.parent.mkdir(parents=True, exist_ok=True)

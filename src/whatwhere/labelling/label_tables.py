@@ -139,9 +139,12 @@ def write_predictions(
     """Write a table of the class of every picture, its probability, and the probabilities of all
     classes.
 
-    probabilities  [N, K]; a picture whose probabilities are all 0 has no class yet, and gets empty
-                   cells
-    said           the rows whose class a person said; the others are predicted
+    Parameters
+    ----------
+    probabilities
+        [N, K]; a picture whose probabilities are all 0 has no class yet, and gets empty cells
+    said
+        the rows whose class a person said; the others are predicted
     """
     content = predictions_text(names, classes, probabilities, said).encode()
     write_result(file.parent, file, content, "free some disk space, or choose another folder")

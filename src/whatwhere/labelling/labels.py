@@ -21,9 +21,14 @@ GivenLabels = Mapping[int, str | None] | Mapping[str, str | None] | Mapping[Key,
 class Labels:
     """What a person said about the pictures of a session.
 
-    keys     what the pictures are called: names, or numbers
-    earlier  pictures by names that earlier versions gave them
-    file     the table that holds the labels; None keeps them in memory alone
+    Parameters
+    ----------
+    keys
+        what the pictures are called: names, or numbers
+    earlier
+        pictures by names that earlier versions gave them
+    file
+        the table that holds the labels; None keeps them in memory alone
 
     Public attributes: `said`, the classes by row; `elsewhere`, labels of pictures that are not here
     now; `history`, what each action replaced; `prompted` and `unprompted`, the rows that were

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 class MapSettings:
     """How a map is drawn.
 
-    dense  rows up to which all eigenvectors are computed, which is faster than iterations
-    rank   share of a place that is a rank, so that crowded regions get room
+    Parameters
+    ----------
+    dense
+        rows up to which all eigenvectors are computed, which is faster than iterations
+    rank
+        share of a place that is a rank, so that crowded regions get room
     """
 
     dense: int = 400
@@ -29,7 +33,10 @@ def map_places(matrix: "csr_array", settings: MapSettings | None = None) -> np.n
     They are the second and third eigenvector of D^-½ W D^-½, divided by the roots of the degrees:
     functions that change least between neighbours.
 
-    matrix  the weights W, [N, N], sparse and symmetric
+    Parameters
+    ----------
+    matrix
+        the weights W, [N, N], sparse and symmetric
     """
     settings = settings or MapSettings()
     count = matrix.shape[0]

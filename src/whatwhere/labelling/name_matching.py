@@ -31,9 +31,14 @@ def match_labels(
     Raises an ImageError for a name that could be several pictures, and for a picture with two
     classes.
 
-    pairs   names and classes of a table
-    source  the name of the table, for messages
-    names   names of the pictures that are here
+    Parameters
+    ----------
+    pairs
+        names and classes of a table
+    source
+        the name of the table, for messages
+    names
+        names of the pictures that are here
     """
     known = _KnownNames(names)
     labels: dict[str, str] = {}

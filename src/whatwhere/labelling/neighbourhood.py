@@ -21,8 +21,12 @@ _LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
 class Spread(NamedTuple):
     """The probabilities of the classes of all pictures.
 
-    classes        their names, K, sorted
-    probabilities  [N, K]; all 0 for a picture that has no class yet
+    Parameters
+    ----------
+    classes
+        their names, K, sorted
+    probabilities
+        [N, K]; all 0 for a picture that has no class yet
     """
 
     classes: tuple[str, ...]
@@ -41,9 +45,13 @@ class Spread(NamedTuple):
 class WalkSettings:
     """How far a label reaches for suggestions.
 
-    life   share of walks that go on after a step: a mean length of 50 steps crosses a class of some
-           hundred pictures
-    steps  steps of a walk that are followed; after 60, the share of walks left is below a third
+    Parameters
+    ----------
+    life
+        share of walks that go on after a step: a mean length of 50 steps crosses a class of some
+        hundred pictures
+    steps
+        steps of a walk that are followed; after 60, the share of walks left is below a third
     """
 
     life: float = 0.98
@@ -61,12 +69,19 @@ class _Last(NamedTuple):
 class Neighbourhood:
     """Rows that describe pictures, each connected to its nearest neighbours.
 
-    rows         descriptors [N, D]
-    class_prior  as for `GraphClassifier`
-    walks        how far a label reaches
-    views        number of columns of each view in the rows, as for `GraphClassifier`; None for one
-                 description
-    stage        shows the progress of finding neighbours among many rows
+    Parameters
+    ----------
+    rows
+        descriptors [N, D]
+    class_prior
+        as for `GraphClassifier`
+    walks
+        how far a label reaches
+    views
+        number of columns of each view in the rows, as for `GraphClassifier`; None for one
+        description
+    stage
+        shows the progress of finding neighbours among many rows
 
     Public attributes: `matrix`, the weights [N, N]; `distances`, the mean square distance of each
     row to its neighbours [N]; `parts`, the number of the connected part of each row [N].
@@ -125,7 +140,10 @@ class Neighbourhood:
         """Weigh the views by labels, which takes longer than to spread them. Nothing is done if
         they were weighed by the same labels last.
 
-        pause  called often; it may call `follow`
+        Parameters
+        ----------
+        pause
+            called often; it may call `follow`
         """
         labels = _classes_of(said)
         if labels == self._weighed or len(set(labels.values())) < 2:
@@ -139,7 +157,10 @@ class Neighbourhood:
         """Compute in advance what `follow` needs of these labels, so that it then takes little time
         for one more.
 
-        pause  called often; it may call `follow`
+        Parameters
+        ----------
+        pause
+            called often; it may call `follow`
         """
         graph = self.classifier.row_graph_
         if graph is not None:
@@ -153,7 +174,10 @@ class Neighbourhood:
         A single class says nothing about other pictures: their probabilities are 0. The last result
         is kept, because an election between graphs asks for it again.
 
-        quick  as for `GraphClassifier.follow`
+        Parameters
+        ----------
+        quick
+            as for `GraphClassifier.follow`
         """
         labels = _classes_of(said)
         last = self._last
@@ -229,7 +253,10 @@ def _classes_of(said: Mapping[int, str]) -> dict[int, str]:
 def checked_rows(rows: np.ndarray | torch.Tensor, largest_value: float = 1e15) -> torch.Tensor:
     """Descriptors [N, D] as float32 on the host; raises an ImageError for those out of range.
 
-    largest_value  largest magnitude whose squares of differences are within the range of float32
+    Parameters
+    ----------
+    largest_value
+        largest magnitude whose squares of differences are within the range of float32
     """
     checked = torch.as_tensor(rows).float().cpu()
     largest = float(checked.abs().max()) if checked.numel() else 0.0

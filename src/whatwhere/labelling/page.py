@@ -42,10 +42,15 @@ from whatwhere.progress import Stage, no_stage
 class PageSettings:
     """How the page waits, and how much it shows at once.
 
-    patience  seconds that small pictures, and the work behind the page, wait for labels
-    news      seconds that a request for news waits for some, before the page asks again
-    alike     pictures that light up after a label, because they are most like it: a person sees in
-              a second whether ten small pictures show the same
+    Parameters
+    ----------
+    patience
+        seconds that small pictures, and the work behind the page, wait for labels
+    news
+        seconds that a request for news waits for some, before the page asks again
+    alike
+        pictures that light up after a label, because they are most like it: a person sees in a
+        second whether ten small pictures show the same
     """
 
     patience: float = 10.0
@@ -59,12 +64,18 @@ ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer", "try
 class LabelPage:
     """Answers the requests of the page.
 
-    make        a function that makes the session; it runs in a thread, and the page shows its
-                progress
-    name        name of the pictures on the page
-    classifier  the file that the button saves
-    stage       also shows the progress, such as on a terminal
-    behind      better descriptions of the pictures, which are made while a person labels
+    Parameters
+    ----------
+    make
+        a function that makes the session; it runs in a thread, and the page shows its progress
+    name
+        name of the pictures on the page
+    classifier
+        the file that the button saves
+    stage
+        also shows the progress, such as on a terminal
+    behind
+        better descriptions of the pictures, which are made while a person labels
     """
 
     def __init__(
@@ -361,8 +372,11 @@ class LabelPage:
         """Return all that the page shows; only its revision and the progress if the page knows the
         rest.
 
-        known  the version that the page has; '' for a page that has nothing, which gets names and
-               places as well
+        Parameters
+        ----------
+        known
+            the version that the page has; '' for a page that has nothing, which gets names and
+            places as well
         """
         session = self.session
         if session is None:

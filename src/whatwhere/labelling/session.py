@@ -77,31 +77,42 @@ class Predictions:
 class Labelling:
     """Label a few pictures, and classify all others.
 
-    images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
-                  array [N, D]
-    features      what describes the images: a list of views, which are weighed by the labels. A
-                  view is a word ('own' for learned features, 'colour', 'edges', 'patterns',
-                  'patches', 'network'), a value such as `ww.views.Colour()`, an ONNX file, or a
-                  callable from pictures [n, C, h, w] to maps, such as a pretrained network. None
-                  takes the usual views, those of `ww.views.usual_views`, next to learned features;
-                  with a run, its features alone. A network helps most where classes are things in
-                  photographs
-    run           a run, a model file or the name of a model that describes the images; None learns
-                  one from them
-    labels        a CSV file of labels. The session starts with its labels, changes it after every
-                  label, and writes `predictions.csv` next to it. Other processes may change it as
-                  well; their labels are read with the next one
-    invariant_to  distortions that do not change what a picture shows
-    class_prior   the shares of the classes, if they are roughly known, as for `GraphClassifier`
-    first         with views, how many pictures are described at first, drawn at random; the others
-                  have no class until `use` gets rows of all. None describes all
-    options       engine and device
-    stage         shows the progress of a slow part: a context, called with its title and the number
-                  of its pieces
+    Parameters
+    ----------
+    images
+        a folder of pictures, or images as `data.load` takes them; or descriptors, an array [N, D]
+    features
+        what describes the images: a list of views, which are weighed by the labels. A view is a
+        word ('own' for learned features, 'colour', 'edges', 'patterns', 'patches', 'network'), a
+        value such as `ww.views.Colour()`, an ONNX file, or a callable from pictures [n, C, h, w] to
+        maps, such as a pretrained network. None takes the usual views, those of
+        `ww.views.usual_views`, next to learned features; with a run, its features alone. A network
+        helps most where classes are things in photographs
+    run
+        a run, a model file or the name of a model that describes the images; None learns one from
+        them
+    labels
+        a CSV file of labels. The session starts with its labels, changes it after every label, and
+        writes `predictions.csv` next to it. Other processes may change it as well; their labels are
+        read with the next one
+    invariant_to
+        distortions that do not change what a picture shows
+    class_prior
+        the shares of the classes, if they are roughly known, as for `GraphClassifier`
+    first
+        with views, how many pictures are described at first, drawn at random; the others have no
+        class until `use` gets rows of all. None describes all
+    options
+        engine and device
+    stage
+        shows the progress of a slow part: a context, called with its title and the number of its
+        pieces
 
     Pictures are called by their names, or by their numbers if they have none. Classes are text;
     `not sure` leaves a picture out, `none of these` is a class for all that belongs to no other.
 
+    Examples
+    --------
     >>> rows = np.random.default_rng(0).normal(size=(60, 5)) + np.repeat(np.eye(3, 5) * 20, 20, 0)
     >>> session = ww.Labelling(rows)
     >>> for _ in range(3):
@@ -203,7 +214,10 @@ class Labelling:
     def use(self, description: Description, graph: Neighbourhood | None = None) -> None:
         """Describe the pictures otherwise from now on; `update` lets their classes follow.
 
-        graph  the graph of the described pictures, if it was made already
+        Parameters
+        ----------
+        graph
+            the graph of the described pictures, if it was made already
         """
         self.description = description
         self.graph = graph or Neighbourhood(
@@ -247,7 +261,10 @@ class Labelling:
     def follow(self, said: Mapping[int, str], *, quick: bool = False) -> Spread:
         """Return the same with the weights that the views have.
 
-        quick  leave out what takes long, as `GraphClassifier.follow` does
+        Parameters
+        ----------
+        quick
+            leave out what takes long, as `GraphClassifier.follow` does
         """
         return self._of_all(said, self.graph.follow(self._described_of(said), quick=quick))
 
@@ -267,7 +284,10 @@ class Labelling:
     def write_predictions(self, said: Mapping[int, str]) -> None:
         """Write the classes of all pictures next to the table of labels, if there is one.
 
-        said  the labels that they follow from
+        Parameters
+        ----------
+        said
+            the labels that they follow from
         """
         if self.labels.file is not None:
             rows = {row for row, name in said.items() if name != NOT_SURE}
@@ -342,7 +362,10 @@ class Labelling:
     ) -> list[int]:
         """Return the same by their numbers.
 
-        goes_on  tells before each picture whether more are wanted
+        Parameters
+        ----------
+        goes_on
+            tells before each picture whether more are wanted
         """
         said = self._described_of(self.said)
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
@@ -411,7 +434,10 @@ class Labelling:
     def weigh(self, said: Mapping[int, str], pause: Callable[[], object]) -> None:
         """Weigh the views by labels, and prepare for labels to come.
 
-        pause  called often; it may call `follow` for newer labels
+        Parameters
+        ----------
+        pause
+            called often; it may call `follow` for newer labels
         """
         labels = self._described_of(said)
         self.graph.weigh(labels, pause)
@@ -444,7 +470,10 @@ class Labelling:
         """Save a classifier for new pictures, which `ww.load_classifier` and `whatwhere classify`
         read.
 
-        overwrite  replace a file that exists
+        Parameters
+        ----------
+        overwrite
+            replace a file that exists
         """
         classifier = self.classifier()
         claim([Path(path)], self._own_files, overwrite=overwrite)
@@ -455,10 +484,15 @@ class Labelling:
     ) -> Path:
         """Write the class of every picture for other programs; returns what was written.
 
-        path       ends with .csv: a table; with .json: tasks for Label Studio; otherwise a new
-                   folder with a sub-folder of pictures for each class
-        links      write symbolic links instead of copies to such a folder
-        overwrite  replace a file that exists; the tables of this session are never replaced
+        Parameters
+        ----------
+        path
+            ends with .csv: a table; with .json: tasks for Label Studio; otherwise a new folder with
+            a sub-folder of pictures for each class
+        links
+            write symbolic links instead of copies to such a folder
+        overwrite
+            replace a file that exists; the tables of this session are never replaced
         """
         return export(
             self.table(), self.images, path, links=links, overwrite=overwrite, own=self._own_files
@@ -473,9 +507,12 @@ class Labelling:
     ) -> list[str]:
         """Import labels that were made elsewhere, in one action that `undo` takes back.
 
-        path     a table (.csv) with a column of names and one of classes, or the JSON of Label
-                 Studio
-        content  content of the file, if it was read already
+        Parameters
+        ----------
+        path
+            a table (.csv) with a column of names and one of classes, or the JSON of Label Studio
+        content
+            content of the file, if it was read already
 
         Returns the names for which there is no picture here, and warns about them.
         """

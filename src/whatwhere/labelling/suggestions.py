@@ -20,9 +20,13 @@ from whatwhere.labelling.neighbourhood import Neighbourhood, Spread
 class SuggestionSettings:
     """How pictures are suggested.
 
-    around  steps over which trust is averaged, so that a doubtful region comes before one doubtful
-            picture
-    lonely  share of the pictures, the farthest from all others, that are suggested last
+    Parameters
+    ----------
+    around
+        steps over which trust is averaged, so that a doubtful region comes before one doubtful
+        picture
+    lonely
+        share of the pictures, the farthest from all others, that are suggested last
     """
 
     around: int = 2
@@ -39,9 +43,14 @@ def suggested_rows(
 ) -> list[int]:
     """Return the rows that are worth labelling next, the first most of all.
 
-    spread   the classes of all pictures
-    said     what a person said about rows; they are not suggested
-    goes_on  tells before each row whether more are wanted
+    Parameters
+    ----------
+    spread
+        the classes of all pictures
+    said
+        what a person said about rows; they are not suggested
+    goes_on
+        tells before each row whether more are wanted
     """
     settings = settings or SuggestionSettings()
     lead = spread.lead

@@ -14,9 +14,14 @@ from whatwhere.labelling.neighbourhood import Neighbourhood
 class Suspect(NamedTuple):
     """A label that looks wrong.
 
-    row          the picture
-    expected     the class that the other labels expect
-    probability  of that class
+    Parameters
+    ----------
+    row
+        the picture
+    expected
+        the class that the other labels expect
+    probability
+        of that class
     """
 
     row: int
@@ -28,12 +33,18 @@ class Suspect(NamedTuple):
 class SuspectSettings:
     """When a label looks wrong.
 
-    certainty  probability of another class from which on a held-out label is shown: lower ones are
-               mostly right labels of difficult pictures
-    most       labels that are shown, the most certain first
-    double     two pictures are near doubles if their square distance is below this share of the
-               median one of a picture to its nearest neighbour
-    sample     pictures that the median is computed of
+    Parameters
+    ----------
+    certainty
+        probability of another class from which on a held-out label is shown: lower ones are mostly
+        right labels of difficult pictures
+    most
+        labels that are shown, the most certain first
+    double
+        two pictures are near doubles if their square distance is below this share of the median one
+        of a picture to its nearest neighbour
+    sample
+        pictures that the median is computed of
     """
 
     certainty: float = 0.7

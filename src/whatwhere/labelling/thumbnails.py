@@ -23,12 +23,20 @@ from whatwhere.html import png, sheet, thumbnail
 class PictureSizes:
     """How large the pictures of the page are.
 
-    side      pixels of a small picture
-    columns   small pictures in a row of a sheet
-    sheet     small pictures on a sheet
-    values    of pictures that are read at the same time
-    largest   pixels of the longer side of an original, as it is sent
-    smallest  smaller originals are enlarged without smoothing, so that pixels stay squares
+    Parameters
+    ----------
+    side
+        pixels of a small picture
+    columns
+        small pictures in a row of a sheet
+    sheet
+        small pictures on a sheet
+    values
+        of pictures that are read at the same time
+    largest
+        pixels of the longer side of an original, as it is sent
+    smallest
+        smaller originals are enlarged without smoothing, so that pixels stay squares
     """
 
     side: int = 48

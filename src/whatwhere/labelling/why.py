@@ -76,7 +76,10 @@ def place_maps(description: Description, images: Tensor, solution: Solution | No
     """Describe each place of images [n, C, H, W] by all that describes whole pictures: maps
     [n, D, h, w].
 
-    solution  the learned features of the images, if there are any
+    Parameters
+    ----------
+    solution
+        the learned features of the images, if there are any
     """
     describe = description.describe
     maps = []
@@ -97,7 +100,10 @@ def heat_map(
     A place counts by the product of its description with the difference of the mean descriptions
     of both groups; the maps count equally.
 
-    tiny  smallest divisor
+    Parameters
+    ----------
+    tiny
+        smallest divisor
     """
     total = torch.zeros(size)
     for one in maps:
@@ -180,11 +186,18 @@ def lit_picture(picture: Tensor, heat: Tensor, side: int) -> bytes:
 class Why(NamedTuple):
     """An explanation.
 
-    near      the labelled pictures that are most like the picture
-    words     one sentence
-    drawn     the picture with its hot part, as a PNG file
-    features  the learned features that they share, the strongest first
-    maps      number of features of the model; 0 without one
+    Parameters
+    ----------
+    near
+        the labelled pictures that are most like the picture
+    words
+        one sentence
+    drawn
+        the picture with its hot part, as a PNG file
+    features
+        the learned features that they share, the strongest first
+    maps
+        number of features of the model; 0 without one
     """
 
     near: list[Near]

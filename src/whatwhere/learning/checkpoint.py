@@ -33,9 +33,14 @@ _MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
 class FixedEpochs(RunError):
     """Epochs of a layer that a run can no longer have.
 
-    layer  the layer
-    given  the number of epochs
-    done   the number that it has trained
+    Attributes
+    ----------
+    layer
+        the layer
+    given
+        the number of epochs
+    done
+        the number that it has trained
     """
 
     def __init__(self, layer: int, given: int, done: int, message: str) -> None:
@@ -49,8 +54,12 @@ class FixedEpochs(RunError):
 class RunFacts:
     """What stays the same through a run; a resumed run is compared with it.
 
-    images  their fingerprint
-    notes   plain values of the caller, such as where the images came from
+    Parameters
+    ----------
+    images
+        their fingerprint
+    notes
+        plain values of the caller, such as where the images came from
     """
 
     recipe: Recipe
@@ -62,13 +71,20 @@ class RunFacts:
 class Checkpoint(Checked):
     """All that training needs to continue, except the latents themselves.
 
-    layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
-    recipe               the recipe as TOML
-    images               the fingerprint of the images
-    notes                notes of the program that began the run, for the one that continues it
-    history              one table an epoch
-    tensors              filters and connectivity, the table of the latents, sums of an epoch in
-                         progress
+    Parameters
+    ----------
+    layer, epoch, batch
+        what comes next: batches before `batch` of that epoch are inferred already
+    recipe
+        the recipe as TOML
+    images
+        the fingerprint of the images
+    notes
+        notes of the program that began the run, for the one that continues it
+    history
+        one table an epoch
+    tensors
+        filters and connectivity, the table of the latents, sums of an epoch in progress
     """
 
     layer: Count
@@ -149,8 +165,13 @@ def usable_checkpoint(path: Path) -> AbstractContextManager[None]:
 def has_checkpoint(folder: Path) -> bool:
     """Tell whether training can be resumed from a folder.
 
-    folder  folder of checkpoints, RUN/checkpoint
+    Parameters
+    ----------
+    folder
+        folder of checkpoints, RUN/checkpoint
 
+    Examples
+    --------
     >>> from pathlib import Path
     >>> has_checkpoint(Path("runs/none/checkpoint"))
     False
@@ -207,8 +228,12 @@ def difference(
 ) -> str:
     """Return the settings in which two specs differ, in words; empty if they are the same.
 
-    name  name of both in a recipe
-    but   a pattern of settings that do not count
+    Parameters
+    ----------
+    name
+        name of both in a recipe
+    but
+        a pattern of settings that do not count
     """
     old = settings(asdict(before), name)
     new = settings(asdict(after), name)

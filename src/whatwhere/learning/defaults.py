@@ -33,16 +33,23 @@ from whatwhere.spec.toml import read_recipe
 class DefaultRules:
     """How settings follow from images.
 
-    near          share of white: how far a background may be from black; a noisy one does not count
-                  as black
-    ground        the share of black pixels from which on images are strokes: 0.81 of digits are
-                  black, 0.53 of clothes, 0.00 of photographs
-    detail_sigma  the width of the input stage for all other images, in pixels
-    detail_lam    the factor of λ with this input stage
-    values        pixels × channels of all images that each layer learns from, which takes a minute
-                  on two cores
-    most_epochs   for few images: 50 digits take less than 10 s on two cores
-                  (benchmarks/learning/few_images.py)
+    Parameters
+    ----------
+    near
+        share of white: how far a background may be from black; a noisy one does not count as black
+    ground
+        the share of black pixels from which on images are strokes: 0.81 of digits are black, 0.53
+        of clothes, 0.00 of photographs
+    detail_sigma
+        the width of the input stage for all other images, in pixels
+    detail_lam
+        the factor of λ with this input stage
+    values
+        pixels × channels of all images that each layer learns from, which takes a minute on two
+        cores
+    most_epochs
+        for few images: 50 digits take less than 10 s on two cores
+        (benchmarks/learning/few_images.py)
     """
 
     near: float = 0.02
@@ -59,12 +66,20 @@ DEFAULT_RULES = DefaultRules()
 class Defaults(NamedTuple):
     """The settings chosen for images, and the reasons.
 
-    recipe       the settings
-    image_count  number of images that each layer learns from; None if it is all of them
-    reasons      what was chosen, and why
-    start        the model to begin with, for recordings
-    passes       how long each layer is trained; empty for recordings
-    remedy       how to change the settings
+    Parameters
+    ----------
+    recipe
+        the settings
+    image_count
+        number of images that each layer learns from; None if it is all of them
+    reasons
+        what was chosen, and why
+    start
+        the model to begin with, for recordings
+    passes
+        how long each layer is trained; empty for recordings
+    remedy
+        how to change the settings
     """
 
     recipe: Recipe
@@ -104,11 +119,18 @@ class Defaults(NamedTuple):
 class RecordingOptions:
     """What a person asks of the settings of a recording; None leaves each to the recording.
 
-    waveforms  their number
-    length     their length, in samples or as a time such as '12ms'
-    rise       time within which the recording rises where an event begins
-    louder     time within which it becomes louder where an event begins
-    probe      file of the places of the channels of a probe
+    Parameters
+    ----------
+    waveforms
+        their number
+    length
+        their length, in samples or as a time such as '12ms'
+    rise
+        time within which the recording rises where an event begins
+    louder
+        time within which it becomes louder where an event begins
+    probe
+        file of the places of the channels of a probe
     """
 
     waveforms: int | None = None
@@ -160,8 +182,12 @@ def choose_defaults(
     """Choose the recipe for images [N, C, H, W] or signals, and how many of them each layer learns
     from.
 
-    options  what is asked of the settings of signals
-    rules    how settings of pictures follow from them
+    Parameters
+    ----------
+    options
+        what is asked of the settings of signals
+    rules
+        how settings of pictures follow from them
     """
     if not isinstance(images, OwnSettings) and images[slice(0, 1)].shape[2] == 1:
         # signals as images of height 1

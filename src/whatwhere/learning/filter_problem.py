@@ -45,7 +45,10 @@ def solve_filters(
     """Return filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in
     float64.
 
-    engine  the engine that inferred the latents, and applies A
+    Parameters
+    ----------
+    engine
+        the engine that inferred the latents, and applies A
     """
     connected = model.connectivity[k - 1][:, :, None, None]
 
@@ -109,8 +112,12 @@ def step_filters(
 
     and further steps are conjugate to it.
 
-    mean  mean over images of what the linear map adds up
-    last  the direction of the batch before
+    Parameters
+    ----------
+    mean
+        mean over images of what the linear map adds up
+    last
+        the direction of the batch before
     """
     assert isinstance(learning.update, EveryBatch)
     connected = model.connectivity[k - 1][:, :, None, None]

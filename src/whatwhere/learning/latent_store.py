@@ -28,10 +28,16 @@ from whatwhere.spec import ModelSpec
 class NoRoom(RunError):
     """Latents that fit neither into memory nor onto the disk.
 
-    needed  bytes of memory that they need; as files twice that
-    memory  bytes of memory that are free
-    disk    bytes that are free on the disk of `place`
-    place   a folder on that disk
+    Attributes
+    ----------
+    needed
+        bytes of memory that they need; as files twice that
+    memory
+        bytes of memory that are free
+    disk
+        bytes that are free on the disk of `place`
+    place
+        a folder on that disk
     """
 
     def __init__(self, needed: float, memory: float, disk: float, place: str) -> None:
@@ -50,13 +56,20 @@ class NoRoom(RunError):
 class LatentStore:
     """The latents of every batch on a device.
 
-    folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in
-               memory only
-    in_memory  False reads every batch from its file
-    local      the batches of this process; the others are neither read nor written
-    table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere)
-               and a checksum
-    retained   the same of the last checkpoint
+    Parameters
+    ----------
+    folder
+        where checkpoints, or batches that are not in memory, put them; None keeps latents in memory
+        only
+    in_memory
+        False reads every batch from its file
+    local
+        the batches of this process; the others are neither read nor written
+    table
+        where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere) and a
+        checksum
+    retained
+        the same of the last checkpoint
     """
 
     def __init__(

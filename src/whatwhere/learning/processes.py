@@ -48,7 +48,10 @@ class Meeting:
     """Where every process writes how many sums it has begun: one that does not answer has begun
     fewer.
 
-    store  keys and values that all processes see
+    Parameters
+    ----------
+    store
+        keys and values that all processes see
     """
 
     store: _Store
@@ -86,10 +89,16 @@ class Meeting:
 class ProcessGroup:
     """The processes of a training; by default this one alone.
 
-    rank        this process's number, from 0
-    world_size  how many there are
-    local_size  how many of them share this machine and its memory
-    timeout     seconds after which a process that does not answer counts as lost
+    Parameters
+    ----------
+    rank
+        this process's number, from 0
+    world_size
+        how many there are
+    local_size
+        how many of them share this machine and its memory
+    timeout
+        seconds after which a process that does not answer counts as lost
     """
 
     rank: int = 0
@@ -141,7 +150,10 @@ class ProcessGroup:
     def require_same(self, what: str, value: str) -> None:
         """Raise an error in all processes if one of them has another value than process 0.
 
-        what  the name of what is compared, such as "images"
+        Parameters
+        ----------
+        what
+            the name of what is compared, such as "images"
         """
         if self.meeting is None:
             return
@@ -217,8 +229,12 @@ class ProcessLost(RunError):
 class ProcessesDiffer(RunError):
     """Processes of one training that were not given the same.
 
-    what    what differs, such as "images"
-    ranks   the processes that have another value than process 0
+    Attributes
+    ----------
+    what
+        what differs, such as "images"
+    ranks
+        the processes that have another value than process 0
     """
 
     def __init__(self, what: str, ranks: Sequence[int]) -> None:

@@ -26,7 +26,10 @@ def split_rare(
     """Split the maps of layer k that most images use, one for each rare map; change the stored
     latents, and return the model with the new filters.
 
-    reduce  adds up over the processes of a training
+    Parameters
+    ----------
+    reduce
+        adds up over the processes of a training
     """
     assert isinstance(learning.update, EveryEpoch)
     maps = model.spec.layers[k - 1].maps
@@ -71,7 +74,10 @@ def share_images(latents: Latents, pairs: Sequence[tuple[int, int]], missed: Ten
     """Move features from the second map of each pair to the first, in the half of the images with
     features there that are explained worse.
 
-    missed  the squared error of each image, [N]
+    Parameters
+    ----------
+    missed
+        the squared error of each image, [N]
     """
     p = latents.features.clone()
     *lower, top = latents.pooling_params

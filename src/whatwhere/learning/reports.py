@@ -25,15 +25,27 @@ from whatwhere.spec.toml import build
 class EpochReport(Checked):
     """The outcome of one epoch of one layer; costs and non-zeros are per image.
 
-    layer, epoch    number of the layer and of the epoch, from 1
-    reconstruction, penalty  the two terms of the cost
-    nonzeros        active features
-    dead_maps       maps of the layer that were not active in any image
-    seconds         time of the epoch
-    engine          the engine that inferred
-    images          number of images in the entire set; each was inferred with `steps` steps
-    filter_seconds  time of the filter update, as a part of `seconds`
+    Parameters
+    ----------
+    layer, epoch
+        number of the layer and of the epoch, from 1
+    reconstruction, penalty
+        the two terms of the cost
+    nonzeros
+        active features
+    dead_maps
+        maps of the layer that were not active in any image
+    seconds
+        time of the epoch
+    engine
+        the engine that inferred
+    images
+        number of images in the entire set; each was inferred with `steps` steps
+    filter_seconds
+        time of the filter update, as a part of `seconds`
 
+    Examples
+    --------
     >>> EpochReport(layer=1, epoch=3, reconstruction=10.5, penalty=4.0, nonzeros=31.0).cost
     14.5
     """
@@ -79,11 +91,19 @@ class EpochReport(Checked):
 class BatchReport:
     """How far an epoch is; costs and non-zeros are per image of the last batch.
 
-    layer, epoch, epochs  where training is, and the number of epochs of this layer
-    batch, batches        batches inferred in this epoch, and all of them
-    images, steps         images of the batch, and steps of inference for each
-    reconstruction, penalty, nonzeros  the two terms of the cost, and active features
+    Parameters
+    ----------
+    layer, epoch, epochs
+        where training is, and the number of epochs of this layer
+    batch, batches
+        batches inferred in this epoch, and all of them
+    images, steps
+        images of the batch, and steps of inference for each
+    reconstruction, penalty, nonzeros
+        the two terms of the cost, and active features
 
+    Examples
+    --------
     >>> done = []
     >>> callbacks = ww.TrainingCallbacks(on_batch=lambda b: done.append(b.batch / b.batches))
     """
@@ -104,9 +124,15 @@ class BatchReport:
 class TrainingCallbacks:
     """Functions that training calls.
 
-    stop  called after every batch; True ends training with a checkpoint and `TrainingStopped`
-    on_batch, on_epoch  called with the report of every batch and epoch
+    Parameters
+    ----------
+    stop
+        called after every batch; True ends training with a checkpoint and `TrainingStopped`
+    on_batch, on_epoch
+        called with the report of every batch and epoch
 
+    Examples
+    --------
     >>> epochs = []
     >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 2}}}
@@ -126,10 +152,14 @@ class TrainingCallbacks:
 class TrainingState:
     """The model, and what comes next; past the top layer training is finished.
 
-    batch    the first batch of the epoch that is not inferred yet; above 0 only if training was
-             stopped
-    stats    statistics of the epoch in progress, if there is one
-    memory   what the algorithm keeps from batch to batch within a layer: tensors by name
+    Parameters
+    ----------
+    batch
+        the first batch of the epoch that is not inferred yet; above 0 only if training was stopped
+    stats
+        statistics of the epoch in progress, if there is one
+    memory
+        what the algorithm keeps from batch to batch within a layer: tensors by name
     """
 
     model: DeconvNet
@@ -197,8 +227,12 @@ def per_image(sums: Tensor) -> ImageMeans:
 class EpochStats:
     """The statistics of one epoch so far.
 
-    active  which maps have been active, [B], on the device
-    sums    sums over its batches, as `measure_batch` returns them, [4]
+    Parameters
+    ----------
+    active
+        which maps have been active, [B], on the device
+    sums
+        sums over its batches, as `measure_batch` returns them, [4]
     """
 
     active: Tensor

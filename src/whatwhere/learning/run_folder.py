@@ -46,9 +46,14 @@ _HISTORY_FORMAT = "whatwhere history 1"
 class RunExists(RunError):
     """A folder that has a run already.
 
-    path      the folder
-    finished  is the run finished?
-    remedy    what to do, in sentences
+    Attributes
+    ----------
+    path
+        the folder
+    finished
+        is the run finished?
+    remedy
+        what to do, in sentences
     """
 
     def __init__(self, path: str | os.PathLike[str], finished: bool, remedy: str) -> None:
@@ -62,8 +67,12 @@ class RunExists(RunError):
 class RunDiffers(RunError):
     """A run whose parts do not belong together, or that is continued with something else.
 
-    what        what differs, such as "the recipe"
-    difference  how, as a clause
+    Attributes
+    ----------
+    what
+        what differs, such as "the recipe"
+    difference
+        how, as a clause
     """
 
     def __init__(self, what: str, difference: str, message: str) -> None:
@@ -75,8 +84,12 @@ class RunDiffers(RunError):
 class NotARun(RunError):
     """Images or a recording in place of a run.
 
-    path  the file
-    kind  what it is, such as "a picture"
+    Attributes
+    ----------
+    path
+        the file
+    kind
+        what it is, such as "a picture"
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
@@ -120,12 +133,21 @@ class RunLayout:
 class TrainedRun:
     """A trained model, its recipe and the history of its training.
 
-    name     name of the folder or file, for titles and legends
-    recipe   every setting
-    model    the trained model
-    history  one `EpochReport` an epoch; empty for a model file
-    folder   folder of the run; None for a model file, or if everything stayed in memory
+    Parameters
+    ----------
+    name
+        name of the folder or file, for titles and legends
+    recipe
+        every setting
+    model
+        the trained model
+    history
+        one `EpochReport` an epoch; empty for a model file
+    folder
+        folder of the run; None for a model file, or if everything stayed in memory
 
+    Examples
+    --------
     >>> ww.read_run("mnist")
     TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0),
     0 epochs)
@@ -156,11 +178,20 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     Raises a RunError if the file is damaged, has another format, or has tensors that do not match
     its spec.
 
-    path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
-             comes first. Or a file of the Hugging Face Hub, hf://owner/repository[/file][@revision]
-             [#sha256=checksum], if huggingface_hub is installed
-    returns  the model, on the CPU
+    Parameters
+    ----------
+    path
+        one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
+        comes first. Or a file of the Hugging Face Hub, hf://owner/repository[/file][@revision]
+        [#sha256=checksum], if huggingface_hub is installed
 
+    Returns
+    -------
+    DeconvNet
+        the model, on the CPU
+
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> model.spec.depth
     2
@@ -181,9 +212,14 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     """Read a run folder or a model file. A model file has no history; its recipe is the included
     recipe of its name, or the paper's with `descriptor.where = "auto"`.
 
-    path  path of the folder that training wrote, or of a .safetensors file; or the name of a model
-          (`ww.models.names()`)
+    Parameters
+    ----------
+    path
+        path of the folder that training wrote, or of a .safetensors file; or the name of a model
+        (`ww.models.names()`)
 
+    Examples
+    --------
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 2}}}
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}
     >>> recipe = ww.override(ww.Recipe.paper(), small)
@@ -235,8 +271,12 @@ def _check_not_data(path: Path) -> None:
 class NoRun(RunError):
     """A path that is neither a run nor a model.
 
-    path     the path
-    missing  the files that a run has, and that are not in this folder; empty without a folder
+    Attributes
+    ----------
+    path
+        the path
+    missing
+        the files that a run has, and that are not in this folder; empty without a folder
     """
 
     def __init__(self, path: Path, missing: Sequence[str]) -> None:
@@ -260,7 +300,10 @@ class NoRun(RunError):
 def read_history(path: Path, longest: int = 2**25) -> tuple[EpochReport, ...]:
     """Read the epochs of a run, one JSON object per line; empty if there is no such file.
 
-    longest  bytes that the file may have, so that a device or a stream is not read for ever
+    Parameters
+    ----------
+    longest
+        bytes that the file may have, so that a device or a stream is not read for ever
     """
     if not os.path.lexists(path):
         return ()
@@ -285,7 +328,10 @@ class RunFolder:
 
     Process 0 writes everything but the latents; each process writes the latents of its own batches.
 
-    store   None if no latents are stored
+    Parameters
+    ----------
+    store
+        None if no latents are stored
     """
 
     path: Path
@@ -396,11 +442,18 @@ class RunFolder:
 class Notes(TypedDict, total=False):
     """What the program notes of a run, as far as another command reads it again.
 
-    source       where the images came from
-    image_shape  [C, H, W]
-    deep_white   white of 16-bit pixels
-    rate         samples per second of a recording
-    limit        number of images that it learned from; None for all
+    Parameters
+    ----------
+    source
+        where the images came from
+    image_shape
+        [C, H, W]
+    deep_white
+        white of 16-bit pixels
+    rate
+        samples per second of a recording
+    limit
+        number of images that it learned from; None for all
     """
 
     source: str

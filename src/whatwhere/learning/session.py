@@ -24,11 +24,17 @@ from whatwhere.spec import LearningSpec, Recipe
 class SessionRules:
     """When a session writes checkpoints, stops, and adds up what its processes measured.
 
-    checkpoint_share  of the time, for writing checkpoints
-    runaway           the cost at which training stops, in costs of an empty reconstruction: far
-                      from anything that inference would choose
-    seconds_apart     how long processes work before they add up what they measured
-    most_rounds       rounds that they add up at a time, at most
+    Parameters
+    ----------
+    checkpoint_share
+        of the time, for writing checkpoints
+    runaway
+        the cost at which training stops, in costs of an empty reconstruction: far from anything
+        that inference would choose
+    seconds_apart
+        how long processes work before they add up what they measured
+    most_rounds
+        rounds that they add up at a time, at most
     """
 
     checkpoint_share: float = 0.1
@@ -43,9 +49,14 @@ _USUAL = SessionRules()
 class TrainingStopped(RunError):
     """Training stopped on request. A run with a folder has a checkpoint.
 
-    layer, epoch  where it stopped
-    batches       the number of batches of this epoch that are done
-    saved         whether there is a folder with a checkpoint
+    Attributes
+    ----------
+    layer, epoch
+        where it stopped
+    batches
+        the number of batches of this epoch that are done
+    saved
+        whether there is a folder with a checkpoint
     """
 
     def __init__(self, state: reports.TrainingState, saved: bool, message: str) -> None:
@@ -59,8 +70,12 @@ class TrainingStopped(RunError):
 class TrainingDiverged(RunError):
     """Costs or filters are no longer usable numbers; the last checkpoint is intact.
 
-    layer, epoch  where
-    problem       what is wrong, as a clause
+    Attributes
+    ----------
+    layer, epoch
+        where
+    problem
+        what is wrong, as a clause
     """
 
     def __init__(self, state: reports.TrainingState, problem: str, cause: str) -> None:
@@ -77,8 +92,12 @@ class TrainingDiverged(RunError):
 class _Round:
     """Batches that are inferred at the same time, with this process's numbers of one of them.
 
-    first     the number of the first of these batches
-    measured  what `reports.measure_batch` gave, on its way to the host
+    Parameters
+    ----------
+    first
+        the number of the first of these batches
+    measured
+        what `reports.measure_batch` gave, on its way to the host
     """
 
     first: int
@@ -94,9 +113,14 @@ class TrainingSession:
     them stop at the same batch, notice a killed process within seconds, and do not wait for one
     that is slower for a moment.
 
-    engines           the name of each layer's engine, for reports
-    folder            folder of the run; None without one
-    checkpoint_every  as in `TrainingOptions`
+    Parameters
+    ----------
+    engines
+        the name of each layer's engine, for reports
+    folder
+        folder of the run; None without one
+    checkpoint_every
+        as in `TrainingOptions`
     """
 
     recipe: Recipe

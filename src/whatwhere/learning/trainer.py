@@ -83,32 +83,51 @@ def train(
 ) -> TrainedRun:
     """Train a model on images: each layer in turn.
 
-    images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as
-               `data.load` takes them; with update = 'batch' also an iterable of tensors (a
-               DataLoader, a generator), which is read once
-    recipe     what to compute: the model and how each layer is trained. None chooses settings from
-               the images and reports them in a warning
-    out        folder of the run; None keeps everything in memory
-    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]; 0 marks unknown pixels, as NaN in
-               the images does
-    image_count  with update = 'batch': the number of images that each layer learns from. Layers
-                 take their images one after the other. A data set starts again after its last
-                 image; an iterable that ends too early raises StreamError. Default: all images, in
-                 every epoch or, from a DataLoader, once
-    resume     continue the run in `out` from its last checkpoint
-    start      the model to begin with; None draws one from the recipe's seed
-    waveforms  the number of waveforms, for a recording without a recipe. None chooses it
-    length     the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
-    rise       find where the recording rises within this time, in samples or such as '150ms': for
-               events that begin suddenly and decay slowly, such as calcium
-    louder     find where the recording becomes louder within this time: for bursts of any waveform,
-               such as earthquakes
-    probe      a file with the places of the channels of a probe: a .json file of probeinterface, or
-               a .csv file with the columns channel, x and y, in µm. Waveforms are then local
-    progress   show progress on standard error
-    options    settings that do not change the outcome: engine, device, memory, checkpoints
-    callbacks  functions to call during training, and when to stop
+    Parameters
+    ----------
+    images
+        `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load`
+        takes them; with update = 'batch' also an iterable of tensors (a DataLoader, a generator),
+        which is read once
+    recipe
+        what to compute: the model and how each layer is trained. None chooses settings from the
+        images and reports them in a warning
+    out
+        folder of the run; None keeps everything in memory
+    mask
+        a weight ≥ 0 for every pixel, [N, 1 or C, H, W]; 0 marks unknown pixels, as NaN in the
+        images does
+    image_count
+        with update = 'batch': the number of images that each layer learns from. Layers take their
+        images one after the other. A data set starts again after its last image; an iterable that
+        ends too early raises StreamError. Default: all images, in every epoch or, from a
+        DataLoader, once
+    resume
+        continue the run in `out` from its last checkpoint
+    start
+        the model to begin with; None draws one from the recipe's seed
+    waveforms
+        the number of waveforms, for a recording without a recipe. None chooses it
+    length
+        the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
+    rise
+        find where the recording rises within this time, in samples or such as '150ms': for events
+        that begin suddenly and decay slowly, such as calcium
+    louder
+        find where the recording becomes louder within this time: for bursts of any waveform, such
+        as earthquakes
+    probe
+        a file with the places of the channels of a probe: a .json file of probeinterface, or a .csv
+        file with the columns channel, x and y, in µm. Waveforms are then local
+    progress
+        show progress on standard error
+    options
+        settings that do not change the outcome: engine, device, memory, checkpoints
+    callbacks
+        functions to call during training, and when to stop
 
+    Examples
+    --------
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 3}}}
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}
     >>> run = ww.train(ww.data.load("digits")[:20], ww.override(ww.Recipe.paper(), small))
@@ -157,7 +176,10 @@ def train(
 class ChosenSettings(UserWarning):
     """Training without a recipe chose its settings from the images.
 
-    chosen  the settings, and the reasons
+    Attributes
+    ----------
+    chosen
+        the settings, and the reasons
     """
 
     def __init__(self, chosen: Defaults) -> None:
@@ -169,10 +191,16 @@ class ChosenSettings(UserWarning):
 class _TrainingInput:
     """The images and the settings of a training, before the recipe's numbers are filled in.
 
-    images       what `train` was given, as a stream
-    recipe       the recipe as given, or as chosen from the images
-    start        the model to begin with; None draws one from the recipe's seed
-    image_count  how many images each layer learns from; None: all
+    Parameters
+    ----------
+    images
+        what `train` was given, as a stream
+    recipe
+        the recipe as given, or as chosen from the images
+    start
+        the model to begin with; None draws one from the recipe's seed
+    image_count
+        how many images each layer learns from; None: all
     """
 
     images: ImageStream

@@ -33,7 +33,10 @@ from whatwhere.spec.checks import require, require_count
 class StreamError(ImageError):
     """A stream ended early, or gave something that the model cannot explain.
 
-    model  the model with the last good filters; in a run folder the checkpoint has them too
+    Parameters
+    ----------
+    model
+        the model with the last good filters; in a run folder the checkpoint has them too
     """
 
     model: DeconvNet | None = None
@@ -43,7 +46,10 @@ class StreamError(ImageError):
 class SizedStream:
     """A sized source, which starts again with its first image after the last.
 
-    order  order of its images, if it differs from theirs; the source is then read by arrays of rows
+    Parameters
+    ----------
+    order
+        order of its images, if it differs from theirs; the source is then read by arrays of rows
     """
 
     images: ImageSource
@@ -89,8 +95,12 @@ class IterableStream:
     It is read forwards only. Images before `start` are skipped, so a run must be resumed with the
     stream that it began with. A DataLoader whose data set has a length starts again after its end.
 
-    spec    the model, if it is known
-    length  length of the data set, if it is known
+    Parameters
+    ----------
+    spec
+        the model, if it is known
+    length
+        length of the data set, if it is known
     """
 
     def __init__(self, batches: Iterable[object], spec: ModelSpec | None = None) -> None:
@@ -229,10 +239,15 @@ class TrainingData:
     """The data that stays the same through a run. Batch i belongs to the process with the number i
     modulo `world_size`, which reads its images and keeps its latents.
 
-    model    whose input stage, device and dtype the images get
-    masks    the weights of the pixels; None if all that are not NaN count the same
-    targets  targets of this process's batches, if they are kept in memory; None computes each when
-             it is read
+    Parameters
+    ----------
+    model
+        whose input stage, device and dtype the images get
+    masks
+        the weights of the pixels; None if all that are not NaN count the same
+    targets
+        targets of this process's batches, if they are kept in memory; None computes each when it is
+        read
     """
 
     model: DeconvNet
@@ -287,8 +302,12 @@ class StreamData:
     """The batches of a run: each layer's `count` images, in epochs. Every process takes its piece
     of every batch.
 
-    passes  True: the source is sized and every epoch is one pass over it
-    masks   masks in the order of a sized source; None if all pixels that are not NaN count the same
+    Parameters
+    ----------
+    passes
+        True: the source is sized and every epoch is one pass over it
+    masks
+        masks in the order of a sized source; None if all pixels that are not NaN count the same
     """
 
     stream: ImageStream

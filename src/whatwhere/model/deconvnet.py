@@ -29,7 +29,10 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 class NegativeImages(ImageError):
     """Images with negative values for a model without negative features and filters.
 
-    lowest  the smallest value
+    Attributes
+    ----------
+    lowest
+        the smallest value
     """
 
     def __init__(self, lowest: float) -> None:
@@ -53,10 +56,17 @@ class DeconvNet:
     `upward` are the filters of the pass up, from an error to a step. They are the same filters, as
     in the paper, unless `with_upward` set others, as some learned steps need.
 
-    spec   the architecture
-    seed   seed of the random filters and the random connectivity
-    dtype  dtype of the filters
+    Parameters
+    ----------
+    spec
+        the architecture
+    seed
+        seed of the random filters and the random connectivity
+    dtype
+        dtype of the filters
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> model
     DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32, cpu)
@@ -223,7 +233,10 @@ class DeconvNet:
     def check_images(self, images: Tensor, values: ValueRange | None = None) -> None:
         """Raise an ImageError for images that this model cannot explain.
 
-        values  the smallest and the largest value of the images, where they are known already
+        Parameters
+        ----------
+        values
+            the smallest and the largest value of the images, where they are known already
         """
         self._check_shape(images)
         if values is None:

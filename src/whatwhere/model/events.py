@@ -130,9 +130,14 @@ class Events(np.ndarray):
         """Write a line for each event, after one with the names of the columns, to a path or an
         open file.
 
-        header         whether to write the line with the names; False continues a table
-        channel_names  names that are written in place of the numbers of channels
-        seconds        whether to write the column of seconds; None: unless all are unknown
+        Parameters
+        ----------
+        header
+            whether to write the line with the names; False continues a table
+        channel_names
+            names that are written in place of the numbers of channels
+        seconds
+            whether to write the column of seconds; None: unless all are unknown
         """
         columns = [name for name, _ in FIELDS]
         if seconds is None:
@@ -200,9 +205,14 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
     """Return the events of signals from their latents; those with an amplitude below the threshold
     are left out.
 
-    sized      the model at the signals' length
-    latents    latents as `infer` returned them
-    threshold  the smallest amplitude, in units of the signals, ≥ 0
+    Parameters
+    ----------
+    sized
+        the model at the signals' length
+    latents
+        latents as `infer` returned them
+    threshold
+        the smallest amplitude, in units of the signals, ≥ 0
     """
     require(
         math.isfinite(threshold) and threshold >= 0,
@@ -255,7 +265,10 @@ def set_peaks(events: Events, f: np.ndarray) -> None:
 def set_onsets(events: Events, f: np.ndarray, rate: float | None = None) -> None:
     """Set where the waveforms f [B, C, K] of events of layer 1 begin, in place.
 
-    rate  samples per second, for the column of seconds
+    Parameters
+    ----------
+    rate
+        samples per second, for the column of seconds
     """
     size = np.abs(f).max(1)  # [B, K]
     first = (size > _BEGIN * size.max(1, keepdims=True)).argmax(1)
@@ -287,12 +300,20 @@ class _ActiveFeatures(NamedTuple):
     """The features that are not 0, by the coefficients that each puts on the elements of z; all
     columns are [n].
 
-    signal     number of the signal
-    feature    number of the map
-    sign       sign of the coefficients
-    amplitude  sum of the coefficients
-    time       mean place of the coefficients
-    variance   variance of their places
+    Parameters
+    ----------
+    signal
+        number of the signal
+    feature
+        number of the map
+    sign
+        sign of the coefficients
+    amplitude
+        sum of the coefficients
+    time
+        mean place of the coefficients
+    variance
+        variance of their places
     """
 
     signal: np.ndarray
@@ -378,8 +399,12 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
     """Find, for each event of layer k, the row of the event of layer k + 1 that contributes most at
     its time.
 
-    above   the events of layer k + 1
-    before  rows of the table before them
+    Parameters
+    ----------
+    above
+        the events of layer k + 1
+    before
+        rows of the table before them
     """
     f = sized.filters[k][:, :, 0].abs().cpu().double().numpy()
     stride = LayerPlaces.of(sized.spec, 1)[k].stride

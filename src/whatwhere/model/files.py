@@ -40,10 +40,17 @@ FILE_NAME = "model.safetensors"  # of the model in a run's folder
 def save(model: DeconvNet, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a model; the file appears complete or not at all.
 
-    model      the model
-    path       path of the file, usually NAME.safetensors. A file that whatwhere wrote is replaced
-    overwrite  also replace a file that something else wrote
+    Parameters
+    ----------
+    model
+        the model
+    path
+        path of the file, usually NAME.safetensors. A file that whatwhere wrote is replaced
+    overwrite
+        also replace a file that something else wrote
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> ww.save(model, "model.safetensors")
     >>> ww.load("model.safetensors") == model
@@ -66,9 +73,18 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     Raises a RunError if the file is damaged, has another format, or has tensors that do not match
     its spec.
 
-    path     path of a model file or of a run folder
-    returns  the model, on the CPU; its `source` is the file
+    Parameters
+    ----------
+    path
+        path of a model file or of a run folder
 
+    Returns
+    -------
+    DeconvNet
+        the model, on the CPU; its `source` is the file
+
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> model.spec.depth
     2
@@ -106,8 +122,12 @@ def write_checked(
 ) -> None:
     """Write settings and tensors of a format as a file with a checksum, complete or not at all.
 
-    key        the name of the settings in the file's metadata
-    overwrite  also replace a file that something else wrote
+    Parameters
+    ----------
+    key
+        the name of the settings in the file's metadata
+    overwrite
+        also replace a file that something else wrote
     """
     claim([path], overwrite=overwrite or _is_ours(path))
     write_atomic(path, checked_bytes(form, settings, tensors, key=key))

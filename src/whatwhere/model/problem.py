@@ -24,19 +24,29 @@ class Problem:
     """Explain images by features and pooling variables: min λ/2 ‖M ⊙ (R p - v)‖² + Σ|p|^α, the
     second term by `InferenceSpec.penalty`.
 
-    model    the model whose filters make R
-    images   v, [N, C, H, W], after the model's input stage
-    phase    what is inferred: the features of one layer, and the pooling variables of some layers
-    spec     how it is inferred: λ as a number, the penalty, the steps
-    latents  latents to start from: missing pooling variables are fitted, and missing features start
-             at 0
-    mask     M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
-    pairs    pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal
-             up to rounding
+    Parameters
+    ----------
+    model
+        the model whose filters make R
+    images
+        v, [N, C, H, W], after the model's input stage
+    phase
+        what is inferred: the features of one layer, and the pooling variables of some layers
+    spec
+        how it is inferred: λ as a number, the penalty, the steps
+    latents
+        latents to start from: missing pooling variables are fitted, and missing features start at 0
+    mask
+        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
+    pairs
+        pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal up
+        to rounding
 
     Shapes, dtypes and devices are checked, values are not, so that it never waits for a GPU.
     `sized` is the model at the images' size.
 
+    Examples
+    --------
     >>> problem = ww.model.Problem(ww.load("mnist"), ww.data.load("digits")[:3], ww.Phase(layer=2))
     >>> solution = ww.engines.resolve("auto", problem).solve(problem)
     >>> problem.objective(solution.latents).cost.shape

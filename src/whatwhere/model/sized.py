@@ -22,10 +22,17 @@ class Objective:
     """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image; the second term is
     that of `InferenceSpec.penalty`.
 
-    reconstruction  the first term, [N]
-    penalty         the second term, [N]
-    nonzeros        the number of p ≠ 0, [N]
+    Parameters
+    ----------
+    reconstruction
+        the first term, [N]
+    penalty
+        the second term, [N]
+    nonzeros
+        the number of p ≠ 0, [N]
 
+    Examples
+    --------
     >>> parts = Objective(torch.tensor([2.0]), torch.tensor([0.5]), torch.tensor([3]))
     >>> parts.cost
     tensor([2.5000])
@@ -45,15 +52,25 @@ class Objective:
 class SizedModel:
     """A model for images of height × width; `model.at(height, width)` makes it.
 
-    spec           the architecture
-    filters        filters of every layer, [B_{k-1}, B_k, K, L]
-    upward         filters of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has
-                   separate ones
-    height, width  height and width of the images, in pixels
-    regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
-    pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;
-                   equal up to rounding
+    Parameters
+    ----------
+    spec
+        the architecture
+    filters
+        filters of every layer, [B_{k-1}, B_k, K, L]
+    upward
+        filters of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has separate
+        ones
+    height, width
+        height and width of the images, in pixels
+    regions
+        the pooling regions of every layer, which hold the sizes of z_k and p_k
+    pairs
+        pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster; equal up to
+        rounding
 
+    Examples
+    --------
     >>> sized = ww.DeconvNet(ww.ModelSpec.paper()).at(28, 28)
     >>> [r.grid for r in sized.regions]          # maps, rows and columns of p_1 and p_2
     [(16, 16, 16), (48, 10, 10)]
@@ -128,7 +145,10 @@ class SizedModel:
         """Return the latents of each image without those that have no influence on its
         reconstruction; `dense()` is the inverse.
 
-        where   whether to keep the pooling variables of the regions in use, too
+        Parameters
+        ----------
+        where
+            whether to keep the pooling variables of the regions in use, too
         """
         thetas = latents.pooling_params
         top = len(thetas)

@@ -20,12 +20,19 @@ class Stats:
     """The measurements at every step of inference, for every image. Row t is the state before step
     t; the last row is the end.
 
-    reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
-    penalty         Σ|p|^α, [T + 1, N]
-    nonzeros        number of p ≠ 0, [T + 1, N]
-    step            β, [T, N]
-    gap             the relative duality gap at the end, [N] (`model.gap`), if `InferenceSpec.gap`
-                    asks for it; otherwise None
+    Parameters
+    ----------
+    reconstruction
+        λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
+    penalty
+        Σ|p|^α, [T + 1, N]
+    nonzeros
+        number of p ≠ 0, [T + 1, N]
+    step
+        β, [T, N]
+    gap
+        the relative duality gap at the end, [N] (`model.gap`), if `InferenceSpec.gap` asks for it;
+        otherwise None
 
     T is the number of steps of the image that took most. An image that was finished earlier
     (`InferenceSpec.tolerance`) repeats its last values, with steps of size 0.
@@ -113,15 +120,24 @@ class Stats:
 class Solution:
     """The outcome of inference: what and where, what every step measured, and the engine that ran.
 
-    latents   features and pooling variables
-    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1,
-              N] each
-    engine    the name of the engine
-    decoder   the model of the latents; None if an engine was called directly
-    lam       λ, given or chosen (`AutoLam`); None if an engine was called directly
-    signals   whether signals [N, C, T] were given: features and reconstruction then have no height;
-              latents have a height of 1
+    Parameters
+    ----------
+    latents
+        features and pooling variables
+    stats
+        cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
+    engine
+        the name of the engine
+    decoder
+        the model of the latents; None if an engine was called directly
+    lam
+        λ, given or chosen (`AutoLam`); None if an engine was called directly
+    signals
+        whether signals [N, C, T] were given: features and reconstruction then have no height;
+        latents have a height of 1
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
     >>> solution.features.shape, solution.reconstruction.shape, solution.stats.cost.shape
@@ -163,8 +179,13 @@ class Solution:
         """Return the events in signals (what happened, and when), as a structured array (see
         `Events`).
 
-        threshold  the smallest amplitude of an event, in units of the signals
+        Parameters
+        ----------
+        threshold
+            the smallest amplitude of an event, in units of the signals
 
+        Examples
+        --------
         >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
         >>> solution = ww.infer(model, torch.randn(1, 1, 100), ww.InferenceSpec.coding())
         >>> solution.events(threshold=0.5).dtype.names[:6]

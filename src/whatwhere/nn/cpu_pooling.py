@@ -57,9 +57,14 @@ class FitRule(NamedTuple):
 class Region(NamedTuple):
     """LANES regions in work memory.
 
-    z, w, values  where elements, weights and values begin
-    axes          rows and columns
-    outside       how far OUTSIDE is from the weights; 0 if all elements lie in the map
+    Parameters
+    ----------
+    z, w, values
+        where elements, weights and values begin
+    axes
+        rows and columns
+    outside
+        how far OUTSIDE is from the weights; 0 if all elements lie in the map
     """
 
     z: int
@@ -72,10 +77,16 @@ class Region(NamedTuple):
 class Fitted(NamedTuple):
     """What the fit of LANES regions gives, in vectors.
 
-    largest        |z|
-    total          Σ strength
-    rows, columns  μ and γ of each axis
-    variances      of the position along rows and along columns
+    Parameters
+    ----------
+    largest
+        |z|
+    total
+        Σ strength
+    rows, columns
+        μ and γ of each axis
+    variances
+        of the position along rows and along columns
     """
 
     largest: Lanes
@@ -190,8 +201,11 @@ def run(source: str) -> Callable[..., None]:
     ) -> None:
         """Run an operation on rows of regions, a tile at a time.
 
-        maps  flat: z, p, μ and γ that are read, then those that are written; those that are not
-              given have no elements
+        Parameters
+        ----------
+        maps
+            flat: z, p, μ and γ that are read, then those that are written; those that are not given
+            have no elements
         """
         source  # noqa: B018
         g = geometry[0]

@@ -58,10 +58,16 @@ class Rows(NamedTuple):
 class _Line(NamedTuple):
     """Element (i, j) of each region of a row.
 
-    at     where that of region 0 would be in the map
-    of     where it is in work memory
-    first  the first region whose element lies in the map
-    last   the region after the last one
+    Parameters
+    ----------
+    at
+        where that of region 0 would be in the map
+    of
+        where it is in work memory
+    first
+        the first region whose element lies in the map
+    last
+        the region after the last one
     """
 
     at: int
@@ -104,7 +110,10 @@ _lower, _upper = _shuffle(_alternating[:LANES]), _shuffle(_alternating[LANES:])
 def _line(g: Geometry, place: tuple[int, int], of: int, j: int) -> _Line:
     """Return element (i, j) of the regions of a row.
 
-    place  where the plane begins in the map, and the row of element i in it
+    Parameters
+    ----------
+    place
+        where the plane begins in the map, and the row of element i in it
     """
     plane, y = place
     first = 0
@@ -263,7 +272,10 @@ def _write_line(z: Array, work: Array, line: _Line, step: int, add: bool) -> Non
 def _write_pair(z: Array, work: Array, left: _Line, right: _Line, end: int) -> None:
     """`_write_line` of two lines side by side whose step is 2.
 
-    end  until where later lines overwrite what is beyond a row that is shorter than a vector
+    Parameters
+    ----------
+    end
+        until where later lines overwrite what is beyond a row that is shorter than a vector
     """
     first = left.first
     last = right.last

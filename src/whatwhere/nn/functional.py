@@ -44,21 +44,35 @@ def gaussian_pool2d(
 ) -> Any:
     """Pool every region with its Gaussian:  p(j) = Σ_i w(i) z(i).
 
-    input    z [N, C, H, W] or [C, H, W], of any sign
-    kernel_size, stride, padding, ceil_mode  as in `torch.nn.functional.max_pool2d`
-    dilation, return_indices  1 and False, the defaults of max pooling; nothing else is supported
-    where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted
-             to the moments of every region, and gradients flow through the fit
-    fit      bounds of γ and the power of |z|; for where=None only
-    return_where  return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's
-                  dtype
-    form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
-    returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
+    Parameters
+    ----------
+    input
+        z [N, C, H, W] or [C, H, W], of any sign
+    kernel_size, stride, padding, ceil_mode
+        as in `torch.nn.functional.max_pool2d`
+    dilation, return_indices
+        1 and False, the defaults of max pooling; nothing else is supported
+    where
+        the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the
+        moments of every region, and gradients flow through the fit
+    fit
+        bounds of γ and the power of |z|; for where=None only
+    return_where
+        return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's dtype
+    form
+        'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
+
+    Returns
+    -------
+    Any
+        p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
     A region that holds a NaN or an infinity has no Gaussian: its p and μ are NaN, where max
     pooling would return the infinity. A region whose largest element is below the normal numbers
     of float32 (1.2e-38) counts as empty.
 
+    Examples
+    --------
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
     >>> gaussian_pool2d(z, 2)  # 3: all in one element; 2 = Σ z / √4: all elements equal
     tensor([[[[3.0000, 2.0000]]]])
@@ -103,15 +117,26 @@ def gaussian_unpool2d(
     """Spread every region's feature over its elements:  z(i) = Σ_j w(i) p(j), the adjoint of
     `gaussian_pool2d`.
 
-    input        p [N, C, h, w] or [C, h, w]
-    where        the Gaussians, as in `gaussian_pool2d`
-    kernel_size, stride, padding, form  as in the pooling
-    output_size  the height and width of z (or its full shape); None: the smallest map that the
-                 regions fill
-    returns      z [N, C, H, W], or [C, H, W]; zero outside all regions
+    Parameters
+    ----------
+    input
+        p [N, C, h, w] or [C, h, w]
+    where
+        the Gaussians, as in `gaussian_pool2d`
+    kernel_size, stride, padding, form
+        as in the pooling
+    output_size
+        the height and width of z (or its full shape); None: the smallest map that the regions fill
+
+    Returns
+    -------
+    Tensor
+        z [N, C, H, W], or [C, H, W]; zero outside all regions
 
     If regions do not overlap, pooling inverts unpooling:
 
+    Examples
+    --------
     >>> p, where = gaussian_pool2d(torch.randn(2, 3, 6, 8), 2, return_where=True)
     >>> z = gaussian_unpool2d(p, where, 2)
     >>> torch.allclose(gaussian_pool2d(z, 2, where=where), p, atol=1e-6)

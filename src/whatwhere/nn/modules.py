@@ -25,24 +25,33 @@ class GaussianPool2d(nn.Module):
     region; the weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ =
     0 the sum divided by √(number of elements).
 
-    kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map
-                  have no weight
-    dilation, return_indices  1 and False, the defaults of `torch.nn.MaxPool2d`; nothing else is
-                  supported
-    gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of
-                  the position in each region, weighted by z²; gradients flow through them.
-                  'learned': one Gaussian per channel, parameters `mu` and `log_gamma` [2,
-                  channels]. 'input': an argument of each call, for instance from another branch
-    return_where  return (p, where), for GaussianUnpool2d
-    channels      channels of the input; for gaussians='learned' only
-    fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments'
-                  only
-    form          'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
-    device, dtype  device and dtype of the learned Gaussians
+    Parameters
+    ----------
+    kernel_size, stride, padding, ceil_mode
+        as in `torch.nn.MaxPool2d`; positions outside the map have no weight
+    dilation, return_indices
+        1 and False, the defaults of `torch.nn.MaxPool2d`; nothing else is supported
+    gaussians
+        where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the
+        position in each region, weighted by z²; gradients flow through them. 'learned': one
+        Gaussian per channel, parameters `mu` and `log_gamma` [2, channels]. 'input': an argument of
+        each call, for instance from another branch
+    return_where
+        return (p, where), for GaussianUnpool2d
+    channels
+        channels of the input; for gaussians='learned' only
+    fit
+        bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only
+    form
+        'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
+    device, dtype
+        device and dtype of the learned Gaussians
 
     Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h,
     w] (rows, columns)
 
+    Examples
+    --------
     >>> pool, unpool = GaussianPool2d(2, return_where=True), GaussianUnpool2d(2)
     >>> image = torch.randn(1, 3, 8, 8)
     >>> p, where = pool(image)
@@ -141,13 +150,19 @@ class GaussianPool2d(nn.Module):
 class GaussianUnpool2d(nn.Module):
     """Spread every feature over its region:  z(i) = Σ_j w(i) p(j), the adjoint of GaussianPool2d.
 
-    kernel_size, stride, padding  as in the pooling
-    form                          'plain', 'fused' or 'auto', as in GaussianPool2d
+    Parameters
+    ----------
+    kernel_size, stride, padding
+        as in the pooling
+    form
+        'plain', 'fused' or 'auto', as in GaussianPool2d
 
     Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full
     shape) if the map that was pooled is not the smallest one that gives h × w. Where regions
     overlap, their contributions add up.
 
+    Examples
+    --------
     >>> pool = GaussianPool2d(3, stride=2, padding=1, return_where=True)
     >>> unpool = GaussianUnpool2d(3, 2, 1)
     >>> image = torch.randn(2, 3, 10, 10)
@@ -190,11 +205,17 @@ class GaussianUnpool2d(nn.Module):
 class GaussianPool1d(GaussianPool2d):
     """Pool every region of a signal with its own Gaussian:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
 
-    kernel_size, stride, padding  as in `torch.nn.MaxPool1d`
-    options       the other arguments of `GaussianPool2d`
+    Parameters
+    ----------
+    kernel_size, stride, padding
+        as in `torch.nn.MaxPool1d`
+    options
+        the other arguments of `GaussianPool2d`
 
     Shapes: input z [N, C, T] or [C, T]; p [N, C, t]; where.mu and where.gamma [N, C, t]
 
+    Examples
+    --------
     >>> pool, unpool = GaussianPool1d(2, return_where=True), GaussianUnpool1d(2)
     >>> p, where = pool(torch.randn(1, 3, 8))
     >>> p.shape, where.mu.shape, unpool(p, where).shape
@@ -227,12 +248,18 @@ class GaussianPool1d(GaussianPool2d):
 class GaussianUnpool1d(GaussianUnpool2d):
     """Spread every feature over its region of a signal, the adjoint of GaussianPool1d.
 
-    kernel_size, stride, padding  as in the pooling
-    options                       `form` of `GaussianUnpool2d`
+    Parameters
+    ----------
+    kernel_size, stride, padding
+        as in the pooling
+    options
+        `form` of `GaussianUnpool2d`
 
     Call with p [N, C, t], where, and optionally `output_size`, the number of samples T, if the
     signal that was pooled is not the shortest one that gives t.
 
+    Examples
+    --------
     >>> pool = GaussianPool1d(3, stride=2, padding=1, return_where=True)
     >>> unpool = GaussianUnpool1d(3, 2, 1)
     >>> unpool(*pool(torch.randn(2, 3, 10)), output_size=10).shape

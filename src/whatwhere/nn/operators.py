@@ -44,9 +44,14 @@ class Context(Protocol):
 class Settings(NamedTuple):
     """The arguments of an operator besides its tensors.
 
-    regions       the pooling regions
-    fit           how Gaussians are fitted, for operators that fit
-    return_where  whether fitted Gaussians are returned
+    Parameters
+    ----------
+    regions
+        the pooling regions
+    fit
+        how Gaussians are fitted, for operators that fit
+    return_where
+        whether fitted Gaussians are returned
     """
 
     regions: Regions
@@ -77,11 +82,17 @@ class Settings(NamedTuple):
 class Operator:
     """A kernel that can be called, traced, mapped over and differentiated.
 
-    schema  the tensors and results of the registered operator, such as "(Tensor z) -> Tensor"
-    kernel  kernel(*tensors, settings) computes the results
-    empty   empty(*tensors, settings) returns results of the same shapes, uninitialised
-    vjp     vjp(ctx, *gradients) returns the gradients of the tensors, from ctx.saved_tensors and
-            ctx.settings; None: the operator has no derivative
+    Parameters
+    ----------
+    schema
+        the tensors and results of the registered operator, such as "(Tensor z) -> Tensor"
+    kernel
+        kernel(*tensors, settings) computes the results
+    empty
+        empty(*tensors, settings) returns results of the same shapes, uninitialised
+    vjp
+        vjp(ctx, *gradients) returns the gradients of the tensors, from ctx.saved_tensors and
+        ctx.settings; None: the operator has no derivative
     """
 
     def __init__(

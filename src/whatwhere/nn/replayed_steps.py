@@ -28,9 +28,13 @@ Steps = Callable[..., tuple[Tensor, ...]]
 class ReplaySettings:
     """When steps are recorded.
 
-    most_pixels  pixels of a batch above which kernels run longer than their calls take; a recording
-                 keeps the memory of all its intermediate results
-    warm_up      calls before the recording, in which libraries choose their kernels
+    Parameters
+    ----------
+    most_pixels
+        pixels of a batch above which kernels run longer than their calls take; a recording keeps
+        the memory of all its intermediate results
+    warm_up
+        calls before the recording, in which libraries choose their kernels
     """
 
     most_pixels: int = 1 << 20
@@ -57,9 +61,14 @@ def run(
     """Return the steps of some inputs, from a recording if the last call had the same shapes, too:
     the last batch of an epoch, which is smaller, is not worth one.
 
-    owner   the layer; the recording lives as long as it does, and there is one at a time
-    make    makes the steps, a function of tensors
-    key     what the steps depend on besides their inputs
+    Parameters
+    ----------
+    owner
+        the layer; the recording lives as long as it does, and there is one at a time
+    make
+        makes the steps, a function of tensors
+    key
+        what the steps depend on besides their inputs
     """
     shapes = tuple((t.shape, t.dtype, t.device, t.requires_grad) for t in inputs)
     with _lock:
@@ -79,8 +88,12 @@ def run(
 class Recording:
     """A function of tensors and its derivative, as two CUDA graphs.
 
-    function  the function, whose work does not depend on values
-    inputs    its inputs; those of later calls have the same shapes
+    Parameters
+    ----------
+    function
+        the function, whose work does not depend on values
+    inputs
+        its inputs; those of later calls have the same shapes
     """
 
     def __init__(

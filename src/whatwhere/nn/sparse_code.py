@@ -31,23 +31,35 @@ class SparseCode2d(UnrolledInference):
     below 0 has no gradient until then. Without gradients (`torch.no_grad()`), the fastest engine
     that supports the problem infers.
 
-    in_channels   channels of the input
-    maps          maps of the layer, or of several layers from the input upwards
-    kernel_size   side of the filters, or a pair (height, width)
-    pool_size     side of the pooling regions, or a pair
-    steps         number of unrolled steps of inference, K
-    pooling_kind  'gaussian' (inferred), 'max' or 'sum'
-    nonnegative   features and filters are ≥ 0
-    return_where  return (what, where): the features, and the pooling variables μ and γ of every
-                  layer
-    inference     λ, α, bounds and, if it has one, the schedule to start from; None means the
-                  paper's settings
-    device, dtype  device and dtype of the parameters
+    Parameters
+    ----------
+    in_channels
+        channels of the input
+    maps
+        maps of the layer, or of several layers from the input upwards
+    kernel_size
+        side of the filters, or a pair (height, width)
+    pool_size
+        side of the pooling regions, or a pair
+    steps
+        number of unrolled steps of inference, K
+    pooling_kind
+        'gaussian' (inferred), 'max' or 'sum'
+    nonnegative
+        features and filters are ≥ 0
+    return_where
+        return (what, where): the features, and the pooling variables μ and γ of every layer
+    inference
+        λ, α, bounds and, if it has one, the schedule to start from; None means the paper's settings
+    device, dtype
+        device and dtype of the parameters
 
     Shapes: input [N, C, H, W]; what [N, B, h, w]; μ and γ of a layer [N, 2, B, h, w] (rows,
     columns). Every layer grows by kernel_size - 1 and shrinks by pool_size: 28 → 16 → 10 with the
     defaults and two layers.
 
+    Examples
+    --------
     >>> code = ww.nn.SparseCode2d(1, maps=(4, 8), steps=3)
     >>> network = torch.nn.Sequential(code, torch.nn.Flatten(), torch.nn.Linear(8 * 10 * 10, 10))
     >>> network(ww.data.load("digits")[:2]).shape

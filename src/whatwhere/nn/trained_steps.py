@@ -28,10 +28,16 @@ _ENGINE = CPUEngine()
 class Given(NamedTuple):
     """What the steps follow from, besides the filters.
 
-    images  after the input stage, [N, C, H, W]
-    sizes   size, threshold, extrapolation and β_U of every layer, [T, 3 + layers]
-    scales  of the fitted μ and γ, [layers, 2]
-    rates   factors of β_U, [N]
+    Parameters
+    ----------
+    images
+        after the input stage, [N, C, H, W]
+    sizes
+        size, threshold, extrapolation and β_U of every layer, [T, 3 + layers]
+    scales
+        of the fitted μ and γ, [layers, 2]
+    rates
+        factors of β_U, [N]
     """
 
     images: Tensor
@@ -52,9 +58,14 @@ def supports(problem: Problem) -> bool:
 def run(fixed: Problem, differentiable: Problem, given: Given, *, return_where: bool) -> Latents:
     """Return the latents after the last step.
 
-    fixed           the problem with the sizes of the steps as numbers
-    differentiable  the same for the reference (`UnrolledInference.problem`)
-    return_where    whether gradients of the pooling variables may come back
+    Parameters
+    ----------
+    fixed
+        the problem with the sizes of the steps as numbers
+    differentiable
+        the same for the reference (`UnrolledInference.problem`)
+    return_where
+        whether gradients of the pooling variables may come back
     """
     outputs = _Steps.apply(  # type: ignore[no-untyped-call]
         fixed, differentiable, return_where, *given, *fixed.model.filters
@@ -66,7 +77,10 @@ def replay(owner: nn.Module, differentiable: Problem, given: Given) -> Latents:
     """Return the latents after the last step on a GPU, from a recording of the reference
     (`replayed_steps`).
 
-    owner  the layer, which the recording belongs to
+    Parameters
+    ----------
+    owner
+        the layer, which the recording belongs to
     """
     filters = differentiable.model.filters
     key = (differentiable.model.spec, differentiable.phase, differentiable.spec)

@@ -44,9 +44,14 @@ WIDE = 2**31  # number of elements from which offsets need 64 bits
 class Launch(NamedTuple):
     """What a launch needs to know in addition to its tensors.
 
-    overlap  regions overlap where the operation writes
-    gaps     the operation leaves elements of z out, which are 0
-    pairs    the operation is one of `triton_pairs`, for maps that these hold
+    Parameters
+    ----------
+    overlap
+        regions overlap where the operation writes
+    gaps
+        the operation leaves elements of z out, which are 0
+    pairs
+        the operation is one of `triton_pairs`, for maps that these hold
     """
 
     rule: Rule

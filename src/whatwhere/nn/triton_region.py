@@ -37,10 +37,16 @@ Slopes = namedtuple("Slopes", "mu_y mu_x gamma_y gamma_x scale peak largest c a_
 class Rule:
     """What a kernel is compiled for.
 
-    inside  all regions lie inside the map
-    theta   μ and γ are given, or wanted
-    wide    offsets need 64 bits
-    stride  from one region to the next, where regions overlap
+    Parameters
+    ----------
+    inside
+        all regions lie inside the map
+    theta
+        μ and γ are given, or wanted
+    wide
+        offsets need 64 bits
+    stride
+        from one region to the next, where regions overlap
     """
 
     operation: str

@@ -23,13 +23,22 @@ from torch import Tensor
 class BaselineSettings:
     """How the slow part and the hum are computed.
 
-    taps       values of a span whose median is taken, each the mean of the samples around it
-    smooth     the deviation of the Gaussian that smooths the medians is a span divided by this
-    harmonics  of the mains, the first one included
-    periods    the smallest deviation of the hum's Gaussian, in periods of the hum
-    spans      the same in spans: a waveform must be short in comparison
-    level      the deviation, in periods, of the Gaussian whose mean is subtracted before
-    reach      standard deviations at which a Gaussian ends
+    Parameters
+    ----------
+    taps
+        values of a span whose median is taken, each the mean of the samples around it
+    smooth
+        the deviation of the Gaussian that smooths the medians is a span divided by this
+    harmonics
+        of the mains, the first one included
+    periods
+        the smallest deviation of the hum's Gaussian, in periods of the hum
+    spans
+        the same in spans: a waveform must be short in comparison
+    level
+        the deviation, in periods, of the Gaussian whose mean is subtracted before
+    reach
+        standard deviations at which a Gaussian ends
     """
 
     taps: int = 16
@@ -83,9 +92,14 @@ def baseline(
 ) -> Tensor:
     """Compute the slow part of signals [N, C, 1, T], and their hum.
 
-    span    samples of the running median
-    hum     cycles per sample; 0: there is none
-    weight  [N, 1 or C, 1, T], 0 where a sample is unknown
+    Parameters
+    ----------
+    span
+        samples of the running median
+    hum
+        cycles per sample; 0: there is none
+    weight
+        [N, 1 or C, 1, T], 0 where a sample is unknown
     """
     known = torch.ones_like(x) if weight is None else (weight > 0).to(x).expand_as(x)
     x = torch.where(known > 0, x, 0)

@@ -19,12 +19,17 @@ def conjugate_gradient(
 ) -> Tensor:
     """Take at most `steps` steps towards A x = b from x, whose residual b - A x is given.
 
-    apply      multiplies by A, which is symmetric and positive semi-definite
-    dim        the dimension that sums run over: every column is a separate system (0), or all
-               numbers are one system (None)
-    tolerance  a system is solved, and no longer changes, once its residual is this share of the
-               first
-    floor      the same, once the square of its residual is this small
+    Parameters
+    ----------
+    apply
+        multiplies by A, which is symmetric and positive semi-definite
+    dim
+        the dimension that sums run over: every column is a separate system (0), or all numbers are
+        one system (None)
+    tolerance
+        a system is solved, and no longer changes, once its residual is this share of the first
+    floor
+        the same, once the square of its residual is this small
     """
     r = residual
     direction = residual

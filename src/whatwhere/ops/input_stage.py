@@ -25,8 +25,13 @@ from whatwhere.spec.model import RISES
 class InputStage:
     """The forward and the inverse direction of an `InputSpec`.
 
-    spec  the settings of the stage
+    Parameters
+    ----------
+    spec
+        the settings of the stage
 
+    Examples
+    --------
     >>> stage = InputStage(InputSpec(kind="onoff", sigma=2.0))
     >>> images = torch.rand(2, 1, 12, 12)
     >>> target, background = stage.forward(images)

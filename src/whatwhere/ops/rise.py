@@ -21,8 +21,12 @@ from torch import Tensor
 class RiseSettings:
     """How a rise is computed.
 
-    windows  in a span, whose power is a loudness each
-    known    share of the samples on each side of a place that are known at least
+    Parameters
+    ----------
+    windows
+        in a span, whose power is a loudness each
+    known
+        share of the samples on each side of a place that are known at least
     """
 
     windows: int = 20
@@ -40,8 +44,12 @@ def rise_reach(span: int) -> int:
 def rise(x: Tensor, span: int, weight: Tensor | None = None, how: RiseSettings = _USUAL) -> Tensor:
     """Compute how much signals [N, C, 1, T] rise at each sample.
 
-    span    samples on each side whose means are compared
-    weight  [N, 1 or C, 1, T], 0 where a sample is unknown
+    Parameters
+    ----------
+    span
+        samples on each side whose means are compared
+    weight
+        [N, 1 or C, 1, T], 0 where a sample is unknown
     """
     known = _known(x, weight)
     values = torch.where(known > 0, x, 0).double()

@@ -25,31 +25,48 @@ from whatwhere.restoration.planes import OPPONENT, to_opponent
 class CameraSettings:
     """Settings of the estimate of correlated noise in colour pictures, from their flattest blocks.
 
-    block      side of the blocks in pixels: 256 differences of each direction
-    flattest   share of the blocks that are taken for flat, and their least number
-    weights    of the measures of `CameraFeatures` without the first
-    middle     weighted sum at which noise is as likely as texture
-    sure       how far the sum has to be above; the odds are e to this power. With 0.8, one clean
-               photograph in 60 is taken for noisy, and 7 of 10 simulated cameras are recognised
-    weakest    least standard deviation, as a share of the picture's range
-    cell       side in pixels of the squares in which what was removed must have no direction
-    directed   ninth decile over the squares of how much one direction dominates, from 0 to 1: up to
-               the first value it is noise and is removed, from the second on it is texture and
-               stays. The noise of eight real cameras has 0.34 to 0.384
-    square     side in pixels of the squares in which removed energy is compared with structure
-    energy     variance of what was removed, in variances of the estimated noise: up to the first
-               value the estimate may be twice too high, because fine texture covers the picture;
-               from the second on it is not
-    shares     share of what was removed that is worth removing for these two. A share of less than
-               twice the best one makes nothing worse; the best one is 0.26 or more on 96 pictures
-               with 18 kinds of noise, and 0.81 or more for eight real cameras
-    flat       mean energy of what was removed in the flattest quarter of the squares, as a share of
-               that in all: up to the first value it is mostly texture, from the second on noise
-    textured   factor of the share for texture
-    coloured   pixels by which the blur of colours is wider than that of brightness: up to the first
-               value the noise is not one of a camera, which interpolates and smooths colours; from
-               the second on it is. Eight real cameras have 0.5 to 1.3
-    plain      share of what was removed that is worth removing without this, at most
+    Parameters
+    ----------
+    block
+        side of the blocks in pixels: 256 differences of each direction
+    flattest
+        share of the blocks that are taken for flat, and their least number
+    weights
+        of the measures of `CameraFeatures` without the first
+    middle
+        weighted sum at which noise is as likely as texture
+    sure
+        how far the sum has to be above; the odds are e to this power. With 0.8, one clean
+        photograph in 60 is taken for noisy, and 7 of 10 simulated cameras are recognised
+    weakest
+        least standard deviation, as a share of the picture's range
+    cell
+        side in pixels of the squares in which what was removed must have no direction
+    directed
+        ninth decile over the squares of how much one direction dominates, from 0 to 1: up to the
+        first value it is noise and is removed, from the second on it is texture and stays. The
+        noise of eight real cameras has 0.34 to 0.384
+    square
+        side in pixels of the squares in which removed energy is compared with structure
+    energy
+        variance of what was removed, in variances of the estimated noise: up to the first value the
+        estimate may be twice too high, because fine texture covers the picture; from the second on
+        it is not
+    shares
+        share of what was removed that is worth removing for these two. A share of less than twice
+        the best one makes nothing worse; the best one is 0.26 or more on 96 pictures with 18 kinds
+        of noise, and 0.81 or more for eight real cameras
+    flat
+        mean energy of what was removed in the flattest quarter of the squares, as a share of that
+        in all: up to the first value it is mostly texture, from the second on noise
+    textured
+        factor of the share for texture
+    coloured
+        pixels by which the blur of colours is wider than that of brightness: up to the first value
+        the noise is not one of a camera, which interpolates and smooths colours; from the second on
+        it is. Eight real cameras have 0.5 to 1.3
+    plain
+        share of what was removed that is worth removing without this, at most
     """
 
     block: int = 32
@@ -73,13 +90,16 @@ class CameraSettings:
 class CameraFeatures:
     """Measures of the flattest blocks of a colour picture.
 
-    values      logarithms of the deviation at half size, in shares of the picture's range; of its
-                growth from full to half size; of the share of colour; of the growth from half to
-                quarter size in brightness and in colour; of the kurtosis at full and half size; how
-                much the energies of directions differ at full and half size; how much the blocks'
-                energies differ
-    deviations  standard deviations of the details at full, half and quarter size, [3, P], of
-                brightness and two differences of colour
+    Parameters
+    ----------
+    values
+        logarithms of the deviation at half size, in shares of the picture's range; of its growth
+        from full to half size; of the share of colour; of the growth from half to quarter size in
+        brightness and in colour; of the kurtosis at full and half size; how much the energies of
+        directions differ at full and half size; how much the blocks' energies differ
+    deviations
+        standard deviations of the details at full, half and quarter size, [3, P], of brightness and
+        two differences of colour
     """
 
     values: Tensor
@@ -149,8 +169,12 @@ def share_of_camera_noise(
     Little of it is worth removing where the estimate may be too high, or where more was removed
     next to structure than in flat parts, because texture was removed with the noise.
 
-    deviation  of the estimated noise in brightness
-    most       largest share, before what has a direction is left out
+    Parameters
+    ----------
+    deviation
+        of the estimated noise in brightness
+    most
+        largest share, before what has a direction is left out
     """
     light = _brightness(removed)
     low, high = settings.shares

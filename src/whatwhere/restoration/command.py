@@ -31,9 +31,14 @@ SHOWN = 20  # pictures of a command that are reported one by one
 class Paths(NamedTuple):
     """Where a command reads and writes.
 
-    source  a picture, a folder of pictures, or a recording
-    mask    the mask as given to `inpaint`; None for `denoise`
-    out     the file or folder of the results
+    Parameters
+    ----------
+    source
+        a picture, a folder of pictures, or a recording
+    mask
+        the mask as given to `inpaint`; None for `denoise`
+    out
+        the file or folder of the results
     """
 
     source: Path
@@ -95,23 +100,32 @@ def denoise(
     8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted command
     continues when you run it again. With --shard, each part writes to a sub-folder of --out.
 
-    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
-               format. A recording (.npy, .csv or .wav) keeps its ending
-    model      for a recording: the run or the file of a model of its waveforms. For pictures, only
-               `dictionary`, which uses a dictionary of photographs instead of the trained denoiser
-    noise      standard deviation of the noise, where white is 1; default: estimated from each
-               picture, also noise that grows with the brightness or is correlated. `poisson`:
-               pixels count photons. GAIN,SIGMA or GAIN,SIGMA,OFFSET: a photon adds GAIN to a pixel,
-               there is white noise of standard deviation SIGMA as well, and a pixel without light
-               has the value OFFSET. Or a file that --keep-noise wrote
-    alike      all pictures of the folder, or all pages of the file, were taken alike: their noise
-               is estimated once, from 16 of them
-    keep_noise  with --alike, or for one picture: the file to write the estimated noise to, for
-               --noise
-    draw_noise  the same as a figure (.png, .pdf, .svg): the variance of a pixel against its
-               brightness
-    overwrite  also restore pictures whose results are in --out already
+    Parameters
+    ----------
+    out
+        the picture to write, or a folder for the pictures of a folder. The ending sets the format.
+        A recording (.npy, .csv or .wav) keeps its ending
+    model
+        for a recording: the run or the file of a model of its waveforms. For pictures, only
+        `dictionary`, which uses a dictionary of photographs instead of the trained denoiser
+    noise
+        standard deviation of the noise, where white is 1; default: estimated from each picture,
+        also noise that grows with the brightness or is correlated. `poisson`: pixels count photons.
+        GAIN,SIGMA or GAIN,SIGMA,OFFSET: a photon adds GAIN to a pixel, there is white noise of
+        standard deviation SIGMA as well, and a pixel without light has the value OFFSET. Or a file
+        that --keep-noise wrote
+    alike
+        all pictures of the folder, or all pages of the file, were taken alike: their noise is
+        estimated once, from 16 of them
+    keep_noise
+        with --alike, or for one picture: the file to write the estimated noise to, for --noise
+    draw_noise
+        the same as a figure (.png, .pdf, .svg): the variance of a pixel against its brightness
+    overwrite
+        also restore pictures whose results are in --out already
 
+    Examples
+    --------
     $ whatwhere denoise noisy.png --out clean.png
     $ whatwhere denoise pictures/ --out clean/ --noise 0.1
     $ whatwhere denoise scans/ --out clean/ --alike --keep-noise noise.json
@@ -180,16 +194,24 @@ def inpaint(
     the names of their pictures. The mask of a recording is a file of the same length, 0 where
     samples are missing; in a .csv file, `nan` also takes empty cells.
 
-    mask       unknown pixels: a picture, a folder or an array file that is white where pixels are
-               known and black elsewhere, one for all images or one for each. `alpha`: transparent
-               pixels are unknown. `nan`: NaN is unknown, in a file of floats
-    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
-               format. A recording (.npy, .csv or .wav) keeps its ending
-    model      for a recording: the run or the file of a model of its waveforms
-    noise      standard deviation of the noise of known pixels, where white is 1; 0 leaves them as
-               they are
-    overwrite  also restore pictures whose results are in --out already
+    Parameters
+    ----------
+    mask
+        unknown pixels: a picture, a folder or an array file that is white where pixels are known
+        and black elsewhere, one for all images or one for each. `alpha`: transparent pixels are
+        unknown. `nan`: NaN is unknown, in a file of floats
+    out
+        the picture to write, or a folder for the pictures of a folder. The ending sets the format.
+        A recording (.npy, .csv or .wav) keeps its ending
+    model
+        for a recording: the run or the file of a model of its waveforms
+    noise
+        standard deviation of the noise of known pixels, where white is 1; 0 leaves them as they are
+    overwrite
+        also restore pictures whose results are in --out already
 
+    Examples
+    --------
     $ whatwhere inpaint damaged.png --mask mask.png --out filled.png
     $ whatwhere inpaint pictures/ --mask alpha --out filled/
     $ whatwhere inpaint recording.csv runs/signals --mask nan --out filled.csv

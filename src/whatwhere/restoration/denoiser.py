@@ -43,24 +43,37 @@ GREY = 0.5  # subtracted from a picture from 0 to 1, so that features explain de
 class _Caution:
     """Settings of the rules that keep texture.
 
-    least_range   standard deviations of the noise from black to white: the denoiser has learned 3.4
-                  and more, and at 8 BSD68 with σ = 50 of 255 lost 0.03 dB
-    filled        share of the range from 0 to 1 that a picture in these units fills at least
-    faint         noise that is hard to tell from texture: how much of what was removed is noise is
-                  estimated
-    few           with this many pixels, noise must be twice as strong to be recognised
-    faint_errors  standard errors that are subtracted from this estimate, for faint noise
-    clear_errors  for stronger noise: up to twice the best share, no result is worse
-    textured      of the noise's variance: less is removed where texture hides a part of it
-    probe         standard deviations of the noise by which the input is changed for this
-    cut_off       from this share of equally dark or equally bright pixels on, values were cut off
-    away          standard deviations of the noise from black and white, from which on 2 % of it or
-                  less were cut off
-    inside        with this share of the pixels so far away, they alone say how much is removed
-    caution       with fewer: factor of the noise that is left, which then also depends on the
-                  picture, and its least value, where three tenths of the pixels were cut off, or
-                  more
-    rare          probability that a picture of noise has a wave that counts as texture
+    Parameters
+    ----------
+    least_range
+        standard deviations of the noise from black to white: the denoiser has learned 3.4 and more,
+        and at 8 BSD68 with σ = 50 of 255 lost 0.03 dB
+    filled
+        share of the range from 0 to 1 that a picture in these units fills at least
+    faint
+        noise that is hard to tell from texture: how much of what was removed is noise is estimated
+    few
+        with this many pixels, noise must be twice as strong to be recognised
+    faint_errors
+        standard errors that are subtracted from this estimate, for faint noise
+    clear_errors
+        for stronger noise: up to twice the best share, no result is worse
+    textured
+        of the noise's variance: less is removed where texture hides a part of it
+    probe
+        standard deviations of the noise by which the input is changed for this
+    cut_off
+        from this share of equally dark or equally bright pixels on, values were cut off
+    away
+        standard deviations of the noise from black and white, from which on 2 % of it or less were
+        cut off
+    inside
+        with this share of the pixels so far away, they alone say how much is removed
+    caution
+        with fewer: factor of the noise that is left, which then also depends on the picture, and
+        its least value, where three tenths of the pixels were cut off, or more
+    rare
+        probability that a picture of noise has a wave that counts as texture
     """
 
     least_range: float = 5.0
@@ -85,13 +98,23 @@ _CAUTION = _Caution()
 class Denoiser:
     """The numbers of the learned steps.
 
-    analysis   A, [G, 4 s², M]; step k of T uses those of group k G // T
-    residual   B, [G, M, 4 s²]
-    synthesis  C, [M, 4 s²]
-    levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
-    threshold  t / σ, its logarithm, [L, T, M]
-    gain       g, its logarithm, [L, M]
+    Parameters
+    ----------
+    analysis
+        A, [G, 4 s², M]; step k of T uses those of group k G // T
+    residual
+        B, [G, M, 4 s²]
+    synthesis
+        C, [M, 4 s²]
+    levels
+        noise levels σ at which thresholds and gains are given, in units of white, [L]
+    threshold
+        t / σ, its logarithm, [L, T, M]
+    gain
+        g, its logarithm, [L, M]
 
+    Examples
+    --------
     >>> denoiser = ww.restoration.load_denoiser()
     >>> denoiser.denoise(torch.rand(24, 32), noise=0.1).shape
     torch.Size([24, 32])
@@ -146,12 +169,17 @@ class Denoiser:
         Noise below the lowest level that it learned is removed in part, in proportion to the
         variance.
 
-        shifts    number of shifted grids to average: 16 or more for the best result
-        tile      side of the tiles that a larger picture is cut into; the result does not depend on
-                  it
-        progress  called after every tile with its number of pixels
-        first     the first of the 64 places of the grid to use, in an order in which successive
-                  places are spread evenly
+        Parameters
+        ----------
+        shifts
+            number of shifted grids to average: 16 or more for the best result
+        tile
+            side of the tiles that a larger picture is cut into; the result does not depend on it
+        progress
+            called after every tile with its number of pixels
+        first
+            the first of the 64 places of the grid to use, in an order in which successive places
+            are spread evenly
         """
         if noise < (least := float(self.levels[0])):
             return plane.lerp(

@@ -22,12 +22,20 @@ from whatwhere.restoration.planes import PLANE_NOISE, Progress, to_opponent
 class DictionarySettings:
     """Settings of patches as sums of atoms.
 
-    excess      a patch is coded until what is left has this many times the deviation of the noise
-    most_atoms  atoms for a patch, at most
-    rows        rows of patches that are coded together: memory
-    batches     batches of random patches from which atoms are learned
-    size        patches in a batch
-    forget      weight of all batches before, at each new one
+    Parameters
+    ----------
+    excess
+        a patch is coded until what is left has this many times the deviation of the noise
+    most_atoms
+        atoms for a patch, at most
+    rows
+        rows of patches that are coded together: memory
+    batches
+        batches of random patches from which atoms are learned
+    size
+        patches in a batch
+    forget
+        weight of all batches before, at each new one
     """
 
     excess: float = 1.06

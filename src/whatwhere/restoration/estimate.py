@@ -31,40 +31,58 @@ from whatwhere.restoration.white_noise import estimate_sigma, noise_of
 class EstimationSettings:
     """Settings of the estimate of noise.
 
-    square       side in pixels of the squares that stand for a large picture
-    squares      their number, at least, along each side of it
-    block        side of the blocks in pixels: 16 differences, whose mean square is within 35 % of
-                 the noise's
-    quantile     of the blocks of about one brightness: texture raises the mean, a minimum depends
-                 on chance
-    bins         groups of equal width in brightness, before groups of few blocks are joined
-    fewest       blocks in a group; neighbours share half their pixels
-    clipped      share of a block's pixels with the darkest or the brightest value of the picture
-                 from which on its noise was cut off
-    model_error  relative error of a group's variance that more blocks do not reduce
-    most_excess  limit of the cost of a group above the line, which may have texture: standard
-                 errors
-    growth       the noise counts as growing with the brightness if its variance grows by this
-                 factor; below, one number describes it well
-    better       and if the line's cost is below this share of the cost of one number: at most 0.65
-                 on photographs with photon noise, at least 0.5 for those with white noise
-    whiteness    least share of the noise's standard deviation that the smallest eigenvalue explains
-                 where noise is white: 0.55 and more on micrographs, 0.2 on photographs without
-                 noise, 0.57 and more for 61 colour pictures with white noise, 0 for 70 with
-                 correlated noise
-    impossible   largest share of the noise's variance by which pixels may be darker than its line
-                 allows: at most 0.011 for 192 pictures with the noise of photons and 4e-5 on
-                 micrographs, 0.04 and more for a texture that the line fitted by chance
-    coarser      noise at half size as a multiple of white noise's: from here on it is correlated;
-                 1.35 at most where noise is white, 2.7 and more in wide-field micrographs
-    coarsest     the same from half to quarter size, at most: texture without noise keeps growing
-    even         limits of the 5 % and 50 % quantiles as multiples of the 30 % quantile: only where
-                 noise covers the whole picture can correlated noise be told from texture
-    strong       least share of the picture's range that correlated noise must have
-    faint        noise of up to this share of the picture's range stays, and from the second share
-                 on all of it is removed. Pictures that count as clean have up to 0.011 (Set12,
-                 means of 50 micrographs), single micrographs 0.03 to 0.13
-    camera       settings for the correlated noise of colour pictures
+    Parameters
+    ----------
+    square
+        side in pixels of the squares that stand for a large picture
+    squares
+        their number, at least, along each side of it
+    block
+        side of the blocks in pixels: 16 differences, whose mean square is within 35 % of the
+        noise's
+    quantile
+        of the blocks of about one brightness: texture raises the mean, a minimum depends on chance
+    bins
+        groups of equal width in brightness, before groups of few blocks are joined
+    fewest
+        blocks in a group; neighbours share half their pixels
+    clipped
+        share of a block's pixels with the darkest or the brightest value of the picture from which
+        on its noise was cut off
+    model_error
+        relative error of a group's variance that more blocks do not reduce
+    most_excess
+        limit of the cost of a group above the line, which may have texture: standard errors
+    growth
+        the noise counts as growing with the brightness if its variance grows by this factor; below,
+        one number describes it well
+    better
+        and if the line's cost is below this share of the cost of one number: at most 0.65 on
+        photographs with photon noise, at least 0.5 for those with white noise
+    whiteness
+        least share of the noise's standard deviation that the smallest eigenvalue explains where
+        noise is white: 0.55 and more on micrographs, 0.2 on photographs without noise, 0.57 and
+        more for 61 colour pictures with white noise, 0 for 70 with correlated noise
+    impossible
+        largest share of the noise's variance by which pixels may be darker than its line allows: at
+        most 0.011 for 192 pictures with the noise of photons and 4e-5 on micrographs, 0.04 and more
+        for a texture that the line fitted by chance
+    coarser
+        noise at half size as a multiple of white noise's: from here on it is correlated; 1.35 at
+        most where noise is white, 2.7 and more in wide-field micrographs
+    coarsest
+        the same from half to quarter size, at most: texture without noise keeps growing
+    even
+        limits of the 5 % and 50 % quantiles as multiples of the 30 % quantile: only where noise
+        covers the whole picture can correlated noise be told from texture
+    strong
+        least share of the picture's range that correlated noise must have
+    faint
+        noise of up to this share of the picture's range stays, and from the second share on all of
+        it is removed. Pictures that count as clean have up to 0.011 (Set12, means of 50
+        micrographs), single micrographs 0.03 to 0.13
+    camera
+        settings for the correlated noise of colour pictures
     """
 
     square: int = 512
@@ -134,11 +152,17 @@ def estimate_noise(image: object, settings: EstimationSettings = _DEFAULT) -> No
     """Estimate the noise of an image, or of several that were taken alike; it is taken to be the
     same in all channels.
 
-    image     a picture, or several, as `denoise` takes them, in any units; a list may have pictures
-              of any sizes, and its tensors may be [C, H, W]. The noise of several is one: dark and
-              bright pictures then tell together how it grows
-    settings  limits between noise and texture
+    Parameters
+    ----------
+    image
+        a picture, or several, as `denoise` takes them, in any units; a list may have pictures of
+        any sizes, and its tensors may be [C, H, W]. The noise of several is one: dark and bright
+        pictures then tell together how it grows
+    settings
+        limits between noise and texture
 
+    Examples
+    --------
     >>> noisy = [0.5 + 0.1 * torch.randn(1, 96, 96) for _ in range(4)]
     >>> noise = ww.restoration.estimate_noise(noisy[0])
     >>> bool(0.09 < noise.sigma < 0.11)

@@ -23,19 +23,32 @@ from whatwhere.ops.conjugate_gradient import conjugate_gradient
 class FillSettings:
     """Settings of the rounds that fill gaps.
 
-    rounds        all rounds
-    last_rounds   those of them with all shifts of the grid; those before correct each other
-    early_share   a part of the shifts, one in so many, is used before
-    relaxation    factor of every change that the denoiser proposes
-    first         standard deviation that is assumed in the first round, where white is 1
-    last          the same in the last round: faint detail below it is restored by `faint_detail`
-    hidden        share of the known pixels at which faint detail is predicted from the others
-    in_gaps       factor of faint detail in gaps, as more of it is removed there than at known
-                  pixels
-    most          largest factor of faint detail, of all that was removed
-    solver_steps  steps of conjugate gradients
-    pull          pull towards a first guess, which fills large gaps
-    negligible    a squared residual that counts as solved
+    Parameters
+    ----------
+    rounds
+        all rounds
+    last_rounds
+        those of them with all shifts of the grid; those before correct each other
+    early_share
+        a part of the shifts, one in so many, is used before
+    relaxation
+        factor of every change that the denoiser proposes
+    first
+        standard deviation that is assumed in the first round, where white is 1
+    last
+        the same in the last round: faint detail below it is restored by `faint_detail`
+    hidden
+        share of the known pixels at which faint detail is predicted from the others
+    in_gaps
+        factor of faint detail in gaps, as more of it is removed there than at known pixels
+    most
+        largest factor of faint detail, of all that was removed
+    solver_steps
+        steps of conjugate gradients
+    pull
+        pull towards a first guess, which fills large gaps
+    negligible
+        a squared residual that counts as solved
     """
 
     rounds: int = 24

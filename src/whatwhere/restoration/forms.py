@@ -29,10 +29,16 @@ _LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
 class Form:
     """A picture as floats, and the way back.
 
-    images  floats [N, C, H, W] in the units of what was given
-    close   returns floats [N, C, H, W] in the form that was given
-    white   the value of white: 1 for floats, the largest value of an integer type
-    step    the difference of neighbouring values, where the type says it: 1 for integers
+    Parameters
+    ----------
+    images
+        floats [N, C, H, W] in the units of what was given
+    close
+        returns floats [N, C, H, W] in the form that was given
+    white
+        the value of white: 1 for floats, the largest value of an integer type
+    step
+        the difference of neighbouring values, where the type says it: 1 for integers
     """
 
     images: Tensor
@@ -52,10 +58,13 @@ def step_of(images: Images) -> float | None:
 def open_form(given: object) -> Form:
     """Return a picture, or pictures, as floats [N, C, H, W].
 
-    given  the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3],
-           [N, H, W], [N, C, H, W] or [N, H, W, 3] of floats, of integers or of booleans. A fourth
-           channel of [H, W, 4] is transparency, which stays as it is. Or a data set (`Images`),
-           whose result is a tensor [N, C, H, W]
+    Parameters
+    ----------
+    given
+        the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3], [N, H, W],
+        [N, C, H, W] or [N, H, W, 3] of floats, of integers or of booleans. A fourth channel of [H,
+        W, 4] is transparency, which stays as it is. Or a data set (`Images`), whose result is a
+        tensor [N, C, H, W]
     """
     if isinstance(given, str | PathLike):
         return _open_file(given)

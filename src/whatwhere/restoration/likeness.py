@@ -15,12 +15,17 @@ from torch import Tensor
 class LikenessSettings:
     """Limits between noise and texture, for what was removed. Between two values the share falls.
 
-    directed  difference of the correlations of neighbours along rows and along columns: at most
-              0.06 for 24 micrographs, and 0.05 for 98 % of pictures with the noise of photons. For
-              correlated noise the values are three times as large
-    alike     mean correlation of neighbours of white noise: at most 0.04 for the micrographs, 0.03
-              for 98 % of the others
-    textured  share of what was removed that is worth removing from the second values on
+    Parameters
+    ----------
+    directed
+        difference of the correlations of neighbours along rows and along columns: at most 0.06 for
+        24 micrographs, and 0.05 for 98 % of pictures with the noise of photons. For correlated
+        noise the values are three times as large
+    alike
+        mean correlation of neighbours of white noise: at most 0.04 for the micrographs, 0.03 for 98
+        % of the others
+    textured
+        share of what was removed that is worth removing from the second values on
     """
 
     directed: tuple[float, float] = (0.06, 0.16)
@@ -36,8 +41,12 @@ def share_like_noise(
 ) -> float:
     """Return the share of what was removed, [C, H, W], that is worth removing.
 
-    removed     has the standard deviation 1 if it is all of the noise
-    correlated  whether neighbours share the noise
+    Parameters
+    ----------
+    removed
+        has the standard deviation 1 if it is all of the noise
+    correlated
+        whether neighbours share the noise
     """
     energy = float(removed.square().mean())
     if energy == 0 or min(removed.shape[1:]) < 2:

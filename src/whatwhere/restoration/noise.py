@@ -26,21 +26,34 @@ _FORMAT = "whatwhere noise 1"
 class NoiseEstimate:
     """Noise with the variance gain · (brightness - offset) + sigma², in units of the picture.
 
-    gain         variance that a unit of brightness adds; 0: the noise is the same everywhere
-    sigma        standard deviation of the noise at the brightness `offset`
-    offset       brightness of a pixel that no photon reached; of either sign
-    correlation  width of the blur that makes white noise into this noise, as the standard deviation
-                 of a Gaussian in pixels; 0: neighbouring pixels have independent noise
-    covariance   covariance of the noise of red, green and blue, three rows, where it is correlated;
-                 empty: the channels have independent noise
-    source       what the noise was estimated from, in words; "given" for noise that a user gave
-    error        standard error of the noise's standard deviation, as a share of it
-    points       brightness, variance and number of blocks of the groups of blocks that the line
-                 was fitted to
-    removed      share of the noise that `denoise` removes: below 1 for an estimate that is so weak
-                 that it does not show, and that a clean picture may have; and for correlated noise
-                 that may be texture
+    Parameters
+    ----------
+    gain
+        variance that a unit of brightness adds; 0: the noise is the same everywhere
+    sigma
+        standard deviation of the noise at the brightness `offset`
+    offset
+        brightness of a pixel that no photon reached; of either sign
+    correlation
+        width of the blur that makes white noise into this noise, as the standard deviation of a
+        Gaussian in pixels; 0: neighbouring pixels have independent noise
+    covariance
+        covariance of the noise of red, green and blue, three rows, where it is correlated; empty:
+        the channels have independent noise
+    source
+        what the noise was estimated from, in words; "given" for noise that a user gave
+    error
+        standard error of the noise's standard deviation, as a share of it
+    points
+        brightness, variance and number of blocks of the groups of blocks that the line was fitted
+        to
+    removed
+        share of the noise that `denoise` removes: below 1 for an estimate that is so weak that it
+        does not show, and that a clean picture may have; and for correlated noise that may be
+        texture
 
+    Examples
+    --------
     >>> ww.restoration.NoiseEstimate(gain=0.01, sigma=0.02).variance_at(0.5)
     0.0054
     """
@@ -208,8 +221,11 @@ def read_noise_text(text: str | None) -> Noise:
 def counts_noise(images: Tensor, step: float | None = None) -> NoiseEstimate:
     """Return the noise of images whose pixels count photons: a photon adds one step of the values.
 
-    step  difference of neighbouring values, where the type of the pixels says it: 1 for whole
-          numbers; None: it is seen from the values, and 1 if all are whole numbers
+    Parameters
+    ----------
+    step
+        difference of neighbouring values, where the type of the pixels says it: 1 for whole
+        numbers; None: it is seen from the values, and 1 if all are whole numbers
     """
     if step is not None:
         return NoiseEstimate(gain=step)

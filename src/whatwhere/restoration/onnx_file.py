@@ -64,11 +64,19 @@ def save_onnx(
     and `sigma`, [1], the standard deviation of its white noise from 2 to 75 of 255. Its output
     `clean` is [H, W], and equals `Denoiser.denoise` to 1e-3.
 
-    denoiser   such as `load_denoiser()`
-    path       the file to write
-    spec       settings; only `quality` counts, the number of shifts of the grid
-    overwrite  replace a file that exists
+    Parameters
+    ----------
+    denoiser
+        such as `load_denoiser()`
+    path
+        the file to write
+    spec
+        settings; only `quality` counts, the number of shifts of the grid
+    overwrite
+        replace a file that exists
 
+    Examples
+    --------
     >>> import pathlib
     >>> import tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "denoiser.onnx"

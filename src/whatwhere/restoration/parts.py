@@ -22,9 +22,13 @@ RestorePart = Callable[[Tensor, Progress | None], Tensor]
 class PartSettings:
     """Settings of the parts of a picture.
 
-    side     largest side of a part in pixels: larger pictures are cut. A part has two million
-             pixels at most, which say as much about noise as a whole picture does
-    overlap  pixels along which neighbours are blended, about what the result of a pixel depends on
+    Parameters
+    ----------
+    side
+        largest side of a part in pixels: larger pictures are cut. A part has two million pixels at
+        most, which say as much about noise as a whole picture does
+    overlap
+        pixels along which neighbours are blended, about what the result of a pixel depends on
     """
 
     side: int = 1536

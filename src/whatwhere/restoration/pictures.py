@@ -84,11 +84,18 @@ class Task:
 class Job:
     """One picture to restore.
 
-    images   the pages, which are decoded when they are restored
-    masks    their unknown pixels; None for `denoise`
-    pixels   the amount of work, for progress
-    folder   folder of results, which has a record of them; None for a picture at a place of its own
-    sources  checksums of the files that the result is made of
+    Parameters
+    ----------
+    images
+        the pages, which are decoded when they are restored
+    masks
+        their unknown pixels; None for `denoise`
+    pixels
+        the amount of work, for progress
+    folder
+        folder of results, which has a record of them; None for a picture at a place of its own
+    sources
+        checksums of the files that the result is made of
     """
 
     source: Path
@@ -110,8 +117,12 @@ class Job:
 class SameResult(ImageError):
     """Pictures of a folder whose results would have the same name.
 
-    folder  their folder
-    names   their names
+    Attributes
+    ----------
+    folder
+        their folder
+    names
+        their names
     """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
@@ -126,9 +137,14 @@ class SameResult(ImageError):
 class NoSingleMask(ImageError):
     """A folder of masks without a mask, or with several, for a picture.
 
-    masks    the folder
-    picture  the picture
-    count    the number of its masks
+    Attributes
+    ----------
+    masks
+        the folder
+    picture
+        the picture
+    count
+        the number of its masks
     """
 
     def __init__(self, masks: str, picture: Path, count: int) -> None:
@@ -144,9 +160,14 @@ class NoSingleMask(ImageError):
 class UnsuitableFormat(ImageError):
     """A file to write whose format cannot hold the result.
 
-    path      the file
-    reason    why, as a clause
-    suitable  the endings of formats that can
+    Attributes
+    ----------
+    path
+        the file
+    reason
+        why, as a clause
+    suitable
+        the endings of formats that can
     """
 
     def __init__(self, path: Path, reason: str, suitable: Sequence[str]) -> None:
@@ -161,8 +182,12 @@ class UnsuitableFormat(ImageError):
 class OtherResults(RunError):
     """A folder with results that another command made.
 
-    folder   the folder
-    changed  the settings and the pictures that differ
+    Attributes
+    ----------
+    folder
+        the folder
+    changed
+        the settings and the pictures that differ
     """
 
     def __init__(self, folder: Path, changed: Sequence[str]) -> None:
@@ -186,7 +211,10 @@ def plan_jobs(
 ) -> list[Job]:
     """The pictures that are still to be restored, all checked before any work is done.
 
-    shard  the part of a folder; its results are in a folder of their own, in `out`
+    Parameters
+    ----------
+    shard
+        the part of a folder; its results are in a folder of their own, in `out`
     """
     inputs = [source]
     if mask is not None:
@@ -276,7 +304,10 @@ def noise_of_all(source: Path, out: Path, most: int = 16) -> NoiseEstimate:
     """Estimate the noise of pictures that were taken alike, from at most so many of a folder, or
     pages of a file, spread evenly over all.
 
-    out  a folder in it that is left out
+    Parameters
+    ----------
+    out
+        a folder in it that is left out
     """
     if not source.is_dir():
         return estimate_noise(_pages(_load(source, None)[0], most))

@@ -40,10 +40,16 @@ def pursue(atoms: Tensor, patches: Tensor, goal: float, most: int) -> Tensor:
 class Patches(NamedTuple):
     """What pursuit is given, and its result.
 
-    gram      products of atoms with atoms, [M, M]
-    products  products of patches with atoms, [P, M]
-    energy    squared lengths of patches, [P]
-    result    coefficients, [P, M]
+    Parameters
+    ----------
+    gram
+        products of atoms with atoms, [M, M]
+    products
+        products of patches with atoms, [P, M]
+    energy
+        squared lengths of patches, [P]
+    result
+        coefficients, [P, M]
     """
 
     gram: Array
@@ -55,10 +61,16 @@ class Patches(NamedTuple):
 class Chosen(NamedTuple):
     """The atoms of one patch.
 
-    atoms     their numbers
-    L         the Cholesky factor of their Gram matrix
-    forward   L⁻¹ of their products with the patch
-    solution  their coefficients
+    Parameters
+    ----------
+    atoms
+        their numbers
+    L
+        the Cholesky factor of their Gram matrix
+    forward
+        L⁻¹ of their products with the patch
+    solution
+        their coefficients
     """
 
     atoms: Array

@@ -78,23 +78,31 @@ def denoise(
 ) -> PictureT:
     """Remove noise from a picture or from several; the result has the same type, shape and units.
 
-    image     a picture as an array or a tensor [H, W] or [H, W, 3] of any number type, a Pillow
-              picture, or the path of a file, whose result is an array; several pictures [N, H, W],
-              [N, C, H, W] or [N, H, W, 3]; a data set (`Images`), whose result is a tensor; a list
-              of these, whose result is a list; or signals [N, C, T], in which NaN marks unknown
-              samples, which stay unknown
-    model     None for the trained denoiser (`load_denoiser`), which is best for photographs and
-              micrographs; or atoms [M, K, K] of a dictionary, of mean 0 and length 1
-              (`load_dictionary`); or a `DeconvNet` of signals
-    noise     standard deviation of white noise, in units of the images; None estimates the noise of
-              each image, which may grow with the brightness or be correlated. 0 returns the images.
-              "poisson": pixels count photons, one for each step of the values (1 for whole
-              numbers). (gain, sigma) or (gain, sigma, offset): Poisson noise in which a photon adds
-              `gain` units, plus white noise of standard deviation sigma, and a pixel without light
-              has the value `offset`. Or a `NoiseEstimate`
-    spec      settings, a `RestorationSpec`
-    progress  called with the number of pixels just done
+    Parameters
+    ----------
+    image
+        a picture as an array or a tensor [H, W] or [H, W, 3] of any number type, a Pillow picture,
+        or the path of a file, whose result is an array; several pictures [N, H, W], [N, C, H, W] or
+        [N, H, W, 3]; a data set (`Images`), whose result is a tensor; a list of these, whose result
+        is a list; or signals [N, C, T], in which NaN marks unknown samples, which stay unknown
+    model
+        None for the trained denoiser (`load_denoiser`), which is best for photographs and
+        micrographs; or atoms [M, K, K] of a dictionary, of mean 0 and length 1 (`load_dictionary`);
+        or a `DeconvNet` of signals
+    noise
+        standard deviation of white noise, in units of the images; None estimates the noise of each
+        image, which may grow with the brightness or be correlated. 0 returns the images. "poisson":
+        pixels count photons, one for each step of the values (1 for whole numbers). (gain, sigma)
+        or (gain, sigma, offset): Poisson noise in which a photon adds `gain` units, plus white
+        noise of standard deviation sigma, and a pixel without light has the value `offset`. Or a
+        `NoiseEstimate`
+    spec
+        settings, a `RestorationSpec`
+    progress
+        called with the number of pixels just done
 
+    Examples
+    --------
     >>> truth = torch.linspace(0, 1, 48).expand(48, 48)
     >>> noisy = truth + 0.1 * torch.randn(48, 48)
     >>> clean = ww.restoration.denoise(noisy)
@@ -132,7 +140,10 @@ def noise_of_image(
 ) -> NoiseEstimate:
     """The noise of an image [C, H, W]: as it was given, or estimated.
 
-    step  difference of neighbouring values, where the type of the pixels says it (`counts_noise`)
+    Parameters
+    ----------
+    step
+        difference of neighbouring values, where the type of the pixels says it (`counts_noise`)
     """
     if isinstance(given, NoiseEstimate):
         return given
@@ -372,16 +383,26 @@ def inpaint(
     """Fill in the pixels of a picture, or of several, where the mask is 0; the result has the same
     type, shape and units.
 
-    image     a picture or several, in any form that `denoise` takes; or signals [N, C, T]
-    mask      0 where a pixel is unknown, whose value has no influence: a picture in any form,
-              [H, W] for all channels and all pictures, or [N, H, W] or [N, C, H, W], or a list for
-              a list; for signals [N, 1 or C, T]
-    model     None for the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
-    noise     standard deviation of the noise of the known pixels, in units of the picture. With 0
-              they stay as they are; otherwise they are denoised as well
-    spec      settings, a `RestorationSpec`
-    progress  called with the number of pixels just done
+    Parameters
+    ----------
+    image
+        a picture or several, in any form that `denoise` takes; or signals [N, C, T]
+    mask
+        0 where a pixel is unknown, whose value has no influence: a picture in any form, [H, W] for
+        all channels and all pictures, or [N, H, W] or [N, C, H, W], or a list for a list; for
+        signals [N, 1 or C, T]
+    model
+        None for the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
+    noise
+        standard deviation of the noise of the known pixels, in units of the picture. With 0 they
+        stay as they are; otherwise they are denoised as well
+    spec
+        settings, a `RestorationSpec`
+    progress
+        called with the number of pixels just done
 
+    Examples
+    --------
     >>> truth = torch.linspace(0, 1, 48).expand(48, 48)
     >>> known = torch.rand(48, 48) > 0.3
     >>> filled = ww.restoration.inpaint(truth * known, known)
@@ -452,10 +473,15 @@ def restore_signals(
     """Signals [N, C, T] as their waveforms explain them; known samples without noise stay as they
     are.
 
-    noise  standard deviation; None estimates it
-    mask   [N, 1 or C, T], 0 where a sample is missing; None: samples that are NaN are unknown, and
-           stay so
-    spec   settings that say whether the result has the baseline
+    Parameters
+    ----------
+    noise
+        standard deviation; None estimates it
+    mask
+        [N, 1 or C, T], 0 where a sample is missing; None: samples that are NaN are unknown, and
+        stay so
+    spec
+        settings that say whether the result has the baseline
     """
     spec = spec or RestorationSpec()
     if not model.spec.for_signals:
@@ -528,9 +554,14 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
 class LongGapsWarning(UserWarning):
     """Gaps of a recording in which no waveform can be inferred from known samples.
 
-    count    number of gaps
-    longest  samples of the longest one
-    reach    samples that the model's waveforms span
+    Attributes
+    ----------
+    count
+        number of gaps
+    longest
+        samples of the longest one
+    reach
+        samples that the model's waveforms span
     """
 
     def __init__(self, count: int, longest: int, reach: int) -> None:

@@ -22,11 +22,16 @@ Small = Callable[[Tensor, int], Tensor]
 class ScaleSettings:
     """Settings of the mean of two scales.
 
-    lost    variance of the detail that half the size loses, in variances of the noise, at which the
-            smaller size has a third of the weight; without any detail it has half of it. Chosen on
-            photographs with white noise and with that of photons
-    around  pixels of half the size, from the middle of a square in which this is measured
-    least   largest weight below which the smaller size is left out
+    Parameters
+    ----------
+    lost
+        variance of the detail that half the size loses, in variances of the noise, at which the
+        smaller size has a third of the weight; without any detail it has half of it. Chosen on
+        photographs with white noise and with that of photons
+    around
+        pixels of half the size, from the middle of a square in which this is measured
+    least
+        largest weight below which the smaller size is left out
     """
 
     lost: float = 0.004
@@ -55,8 +60,12 @@ def mix(
     """Return the mean of a plane [H, W] restored at full size and, where it has no finer detail, at
     half the size.
 
-    coarse  makes the second one
-    noise   standard deviation of the noise that was removed
+    Parameters
+    ----------
+    coarse
+        makes the second one
+    noise
+        standard deviation of the noise that was removed
     """
     height, width = (side // 2 * 2 for side in fine.shape)
     if min(height, width) == 0:

@@ -9,20 +9,30 @@ from whatwhere.spec.checks import Checked, Count, require
 class RestorationSpec(Checked):
     """Settings of `denoise` and `inpaint` with the trained denoiser.
 
-    quality  number of shifted grids to average: 8, 16, 32 or 64. The time is proportional to it
-             (docs/howto/restoration.md)
-    tile     side of the tiles that larger images are cut into, in pixels; the result does not
-             depend on it
-    learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
-             denoiser; for images unlike photographs, such as text and lattices
-             (docs/howto/restoration.md)
-    frames   average this many successive frames of a film or a stack, where they show the same,
-             before each is restored; 1: every frame by itself
-    blurred  correlated noise of cameras counts as white noise of this many times its standard
-             deviation: 1.5 gains 2.3 dB on eight photographs, 2.2 gains 2.8 dB
-    rounds    rounds in which `inpaint` improves the gaps. The time is proportional to it
-    baseline  keep the drift and the hum of a recording in the result; otherwise both are removed
+    Parameters
+    ----------
+    quality
+        number of shifted grids to average: 8, 16, 32 or 64. The time is proportional to it
+        (docs/howto/restoration.md)
+    tile
+        side of the tiles that larger images are cut into, in pixels; the result does not depend on
+        it
+    learn
+        let `denoise` adapt a dictionary to each image and use it in place of the trained denoiser;
+        for images unlike photographs, such as text and lattices (docs/howto/restoration.md)
+    frames
+        average this many successive frames of a film or a stack, where they show the same, before
+        each is restored; 1: every frame by itself
+    blurred
+        correlated noise of cameras counts as white noise of this many times its standard deviation:
+        1.5 gains 2.3 dB on eight photographs, 2.2 gains 2.8 dB
+    rounds
+        rounds in which `inpaint` improves the gaps. The time is proportional to it
+    baseline
+        keep the drift and the hum of a recording in the result; otherwise both are removed
 
+    Examples
+    --------
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
     """

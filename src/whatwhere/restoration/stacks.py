@@ -19,16 +19,25 @@ from whatwhere.restoration.noise import NoiseEstimate
 class StackSettings:
     """Settings of the mean over frames.
 
-    smoothing     standard deviation, in pixels, of the blur under which frames are aligned
-    rounds        steps of the alignment after a first guess by correlation
-    least         shift in pixels from which on a frame is moved: the interpolation of less costs
-                  more than it gains
-    square        side in pixels of the squares whose brightness is compared
-    factors       least and largest factor between the brightnesses of two frames
-    boxes         sides, in pixels, of the squares whose mean difference is tested: small ones show
-                  filaments, large ones faint changes
-    same          standard errors up to which a mean difference is noise, and those from which on it
-                  is none; between them the weight falls
+    Parameters
+    ----------
+    smoothing
+        standard deviation, in pixels, of the blur under which frames are aligned
+    rounds
+        steps of the alignment after a first guess by correlation
+    least
+        shift in pixels from which on a frame is moved: the interpolation of less costs more than it
+        gains
+    square
+        side in pixels of the squares whose brightness is compared
+    factors
+        least and largest factor between the brightnesses of two frames
+    boxes
+        sides, in pixels, of the squares whose mean difference is tested: small ones show filaments,
+        large ones faint changes
+    same
+        standard errors up to which a mean difference is noise, and those from which on it is none;
+        between them the weight falls
     """
 
     smoothing: float = 1.5
@@ -44,8 +53,12 @@ class StackSettings:
 class Merged:
     """The weighted mean of frames.
 
-    mean       [C, H, W]
-    deviation  standard deviation of its noise, [H, W], where a frame has 1
+    Parameters
+    ----------
+    mean
+        [C, H, W]
+    deviation
+        standard deviation of its noise, [H, W], where a frame has 1
     """
 
     mean: Tensor
@@ -95,7 +108,10 @@ def merge_frames(
     What is the same is seen in frames whose noise was stabilised. The frames themselves are
     averaged, since the mean of few photons says more than the mean of their roots.
 
-    factors  by which every frame was scaled before: the variance of its noise is larger by as much
+    Parameters
+    ----------
+    factors
+        by which every frame was scaled before: the variance of its noise is larger by as much
     """
     stable = noise.stabilise(frames)
     total = frames[index].clone()

@@ -24,21 +24,34 @@ from whatwhere.restoration.planes import PLANE_NOISE, to_opponent
 class WhiteNoiseSettings:
     """Settings of the estimate of white noise.
 
-    side          side of a patch in pixels
-    most_texture  sum of squared derivatives up to which a patch of unit noise counts as flat: the
-                  quantile 1 - 1e-6 of a gamma distribution
-    rounds        rounds in which flat patches are chosen by the variance of the last one
-    most_patches  larger pictures are sampled
-    flattest      number of patches, at most a tenth of all, that have to be nearly free of texture
-    trusted       their texture and noise together, in variances of the noise, at most
-    enough        least number of patches: drawings on an even ground and pictures below 38 × 38
-                  pixels have fewer
-    independent   overlapping patches count as this many times the number of pixels: measured on
-                  white noise of 48² to 512² pixels
-    least_share   least share of the noise's deviation that the smallest eigenvalue has
-    whole         so many patches with the fewest extreme values count, and all that have as few,
-                  because noise is weaker where values were cut off
-    cut_off       largest share of extreme values in a patch that counts
+    Parameters
+    ----------
+    side
+        side of a patch in pixels
+    most_texture
+        sum of squared derivatives up to which a patch of unit noise counts as flat: the quantile 1
+        - 1e-6 of a gamma distribution
+    rounds
+        rounds in which flat patches are chosen by the variance of the last one
+    most_patches
+        larger pictures are sampled
+    flattest
+        number of patches, at most a tenth of all, that have to be nearly free of texture
+    trusted
+        their texture and noise together, in variances of the noise, at most
+    enough
+        least number of patches: drawings on an even ground and pictures below 38 × 38 pixels have
+        fewer
+    independent
+        overlapping patches count as this many times the number of pixels: measured on white noise
+        of 48² to 512² pixels
+    least_share
+        least share of the noise's deviation that the smallest eigenvalue has
+    whole
+        so many patches with the fewest extreme values count, and all that have as few, because
+        noise is weaker where values were cut off
+    cut_off
+        largest share of extreme values in a patch that counts
     """
 
     side: int = 7
@@ -98,8 +111,11 @@ def estimate_sigma(
     """Return the standard deviation of white noise in pictures [H, W], in their units; 0 for
     pictures smaller than a patch.
 
-    ends  [H, W] each, where a picture has its lowest or its highest value. Many of them in a patch
-          show that values were cut off there, and with them the noise
+    Parameters
+    ----------
+    ends
+        [H, W] each, where a picture has its lowest or its highest value. Many of them in a patch
+        show that values were cut off there, and with them the noise
     """
     side = settings.side
     large = [min(plane.shape) >= side for plane in planes]

@@ -22,26 +22,41 @@ import numpy as np
 class ClusterSettings:
     """How pieces are clustered.
 
-    start        clusters that k-means begins with: half as many again as a recording may have
-                 waveforms
-    rounds       rounds of k-means; the merging corrects what is left
-    starts       random starts of the search for two halves of a cluster
-    turns        times that halves of a cluster and the direction between them are found in turn
-    components   principal components of the pieces, at most: ten units of a tetrode have 10 to 12
-                 above the noise
-    fewest       pieces that a cluster needs to be compared: fewer show no valley
-    bins         places along the direction between two clusters where pieces are counted
-    valley       share of the pieces of the smaller side that a valley has at most; noise and bent
-                 clusters reach 0.8
-    certain      deviations of a count by which a valley is deeper than the sides: with 1.5, one
-                 kind is parted; with 3, kinds of 120, 90 and 70 pieces in much noise become two
-    distance     deviations of the noise between the medians of two sides of a valley, at least: the
-                 sum of two normal distributions nearer than that has no valley
-    apart        clusters too small to show a valley are one if their means are nearer than this, in
-                 deviations of the noise
-    still        share of the pieces of two clusters that move over a border that is found
-    moves        times that the borders of two clusters may move before they are left as they are
-    alike        correlation from which a shift between two clusters is tried
+    Parameters
+    ----------
+    start
+        clusters that k-means begins with: half as many again as a recording may have waveforms
+    rounds
+        rounds of k-means; the merging corrects what is left
+    starts
+        random starts of the search for two halves of a cluster
+    turns
+        times that halves of a cluster and the direction between them are found in turn
+    components
+        principal components of the pieces, at most: ten units of a tetrode have 10 to 12 above the
+        noise
+    fewest
+        pieces that a cluster needs to be compared: fewer show no valley
+    bins
+        places along the direction between two clusters where pieces are counted
+    valley
+        share of the pieces of the smaller side that a valley has at most; noise and bent clusters
+        reach 0.8
+    certain
+        deviations of a count by which a valley is deeper than the sides: with 1.5, one kind is
+        parted; with 3, kinds of 120, 90 and 70 pieces in much noise become two
+    distance
+        deviations of the noise between the medians of two sides of a valley, at least: the sum of
+        two normal distributions nearer than that has no valley
+    apart
+        clusters too small to show a valley are one if their means are nearer than this, in
+        deviations of the noise
+    still
+        share of the pieces of two clusters that move over a border that is found
+    moves
+        times that the borders of two clusters may move before they are left as they are
+    alike
+        correlation from which a shift between two clusters is tried
     """
 
     start: int = 96
@@ -72,8 +87,12 @@ def cluster_pieces(
 ) -> Clusters:
     """Cluster pieces of a recording.
 
-    pieces  in deviations of the noise, [n, C, margin + K + margin]
-    margin  samples to each side by which a piece may be shifted
+    Parameters
+    ----------
+    pieces
+        in deviations of the noise, [n, C, margin + K + margin]
+    margin
+        samples to each side by which a piece may be shifted
     """
     merging = _Merging(pieces, margin, seed, settings or ClusterSettings())
     merging.run()

@@ -30,15 +30,21 @@ _GAPS_SHOWN = 5  # gaps of a recording that are named
 class EventOptions(Checked):
     """Which events are written.
 
-    threshold  the smallest amplitude of an event, in units of the signals, or in standard
-               deviations of what its waveform finds in the noise (4sd); 0 writes everything that
-               inference found. By default, an event must exceed five deviations of the noise, and
-               have a fifth of the energy at its place
-    merge      waveforms that count as one, such as 3,5: their events get the number of the first.
-               Two groups are '3,5 7,8'
-    drop       waveforms whose events are left out, such as 4,6
-    rhythm     let the rhythm of a recording that has one, such as that of a heart, decide which
-               events there are, unless a threshold is given
+    Parameters
+    ----------
+    threshold
+        the smallest amplitude of an event, in units of the signals, or in standard deviations of
+        what its waveform finds in the noise (4sd); 0 writes everything that inference found. By
+        default, an event must exceed five deviations of the noise, and have a fifth of the energy
+        at its place
+    merge
+        waveforms that count as one, such as 3,5: their events get the number of the first. Two
+        groups are '3,5 7,8'
+    drop
+        waveforms whose events are left out, such as 4,6
+    rhythm
+        let the rhythm of a recording that has one, such as that of a heart, decide which events
+        there are, unless a threshold is given
     """
 
     threshold: str | None = None
@@ -78,18 +84,26 @@ def events(
     """Find the events in a recording, and write them as a table: which waveform, when, and how
     strongly.
 
-    recording  a file of a recording, such as .wav, .csv or .npy
-    out        the .csv file to write
-    quality    another .csv file to write: of each waveform the events, their rate, how many follow
-               within the refractory period of a neuron (1.5 ms), the signal-to-noise ratio, the
-               distance to the waveform most like it, and in how much of the recording it occurs
-    page       a page (.html) to write: the recording, its events and what they leave, zoomable;
-               keys go to the doubtful events and accept or reject each, and a button saves the
-               table without the rejected ones
-    preset     how to infer: events (50 steps, which show all events), or recipe, coding or
-               learned, as for `encode`. Default: learned if the model has learned steps, and events
-               if not
+    Parameters
+    ----------
+    recording
+        a file of a recording, such as .wav, .csv or .npy
+    out
+        the .csv file to write
+    quality
+        another .csv file to write: of each waveform the events, their rate, how many follow within
+        the refractory period of a neuron (1.5 ms), the signal-to-noise ratio, the distance to the
+        waveform most like it, and in how much of the recording it occurs
+    page
+        a page (.html) to write: the recording, its events and what they leave, zoomable; keys go to
+        the doubtful events and accept or reject each, and a button saves the table without the
+        rejected ones
+    preset
+        how to infer: events (50 steps, which show all events), or recipe, coding or learned, as for
+        `encode`. Default: learned if the model has learned steps, and events if not
 
+    Examples
+    --------
     $ whatwhere events recording.wav runs/signals --out events.csv
     $ whatwhere events recording.wav runs/signals --out spikes.csv --merge 3,5 --quality units.csv
     $ whatwhere events recording.wav runs/signals --out events.csv --page events.html

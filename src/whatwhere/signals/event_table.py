@@ -85,8 +85,12 @@ _NEEDED = ("waveform", "sample", "amplitude")
 class UnusableEventTable(ImageError):
     """A file that is not a table of the events of a recording.
 
-    path    the file
-    reason  what is wrong with it
+    Attributes
+    ----------
+    path
+        the file
+    reason
+        what is wrong with it
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -102,9 +106,15 @@ def read_events(path: Path, channel_names: Sequence[str] | None = None) -> Event
     """Read a table of events; columns that it does not have are unknown, and rows may have been
     removed.
 
-    path           a .csv file that `whatwhere events` or `Events.to_csv` wrote
-    channel_names  names that stand for the numbers of channels
+    Parameters
+    ----------
+    path
+        a .csv file that `whatwhere events` or `Events.to_csv` wrote
+    channel_names
+        names that stand for the numbers of channels
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> noise = np.random.default_rng(0).normal(size=5000)
     >>> events = ww.find_events(model, noise, ww.InferenceSpec(lam=0.5), threshold=0, tile=1024)

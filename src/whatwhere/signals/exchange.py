@@ -24,9 +24,15 @@ _REMEDY = "free some disk space, or choose another folder"
 def to_spikeinterface(events: Events, rate: float) -> NumpySorting:
     """Return the events of the first signal as a sorting of SpikeInterface; a waveform is a unit.
 
-    events  as `find_events` returns them
-    rate    samples per second
+    Parameters
+    ----------
+    events
+        as `find_events` returns them
+    rate
+        samples per second
 
+    Examples
+    --------
     >>> sorting = ww.signals.to_spikeinterface(events, rate=30_000)    # doctest: +SKIP
     """
     try:
@@ -43,12 +49,21 @@ def write_wfdb(
     """Write the events of the first signal as an annotation file of WFDB, and return its path,
     FOLDER/RECORD.ww; the note of each is its waveform.
 
-    folder     of the file
-    record     name of the record, as WFDB calls it
-    events     as `find_events` returns them
-    rate       samples per second
-    overwrite  replace a file that exists
+    Parameters
+    ----------
+    folder
+        of the file
+    record
+        name of the record, as WFDB calls it
+    events
+        as `find_events` returns them
+    rate
+        samples per second
+    overwrite
+        replace a file that exists
 
+    Examples
+    --------
     >>> ww.signals.write_wfdb("annotations", "100", events, rate=360)  # doctest: +SKIP
     """
     try:
@@ -81,12 +96,21 @@ def write_phy(
     """Write the events of the first signal as a folder that Phy opens; it has the waveforms, not
     the recording.
 
-    folder     to write. What this function wrote there before is replaced
-    events     as `find_events` returns them
-    model      of signals, whose filters of layer 1 are the waveforms
-    rate       samples per second
-    overwrite  also replace files of others, such as those of a spike sorter
+    Parameters
+    ----------
+    folder
+        to write. What this function wrote there before is replaced
+    events
+        as `find_events` returns them
+    model
+        of signals, whose filters of layer 1 are the waveforms
+    rate
+        samples per second
+    overwrite
+        also replace files of others, such as those of a spike sorter
 
+    Examples
+    --------
     >>> ww.signals.write_phy("phy", events, model, rate=30_000)        # doctest: +SKIP
     """
     samples, waveforms = _samples_of(events)

@@ -32,15 +32,26 @@ from whatwhere.signals.recording import Signals, known_samples
 class FigureSettings:
     """How much of a recording is drawn.
 
-    shown     events in the stretch of a recording that is drawn
-    longest   the longest such stretch, in lengths of a waveform
-    rates     parts of a recording in which events are counted, at most
-    counted   events of a waveform in such a part, on average, at least
-    channels  that are drawn, at most
-    bins      of a histogram
-    wide      intervals of this many times the shortest one get a logarithmic axis
-    decades   intervals of this many times the shortest one get powers of ten alone
-    lags      reach of an autocorrelogram, in usual intervals between events
+    Parameters
+    ----------
+    shown
+        events in the stretch of a recording that is drawn
+    longest
+        the longest such stretch, in lengths of a waveform
+    rates
+        parts of a recording in which events are counted, at most
+    counted
+        events of a waveform in such a part, on average, at least
+    channels
+        that are drawn, at most
+    bins
+        of a histogram
+    wide
+        intervals of this many times the shortest one get a logarithmic axis
+    decades
+        intervals of this many times the shortest one get powers of ten alone
+    lags
+        reach of an autocorrelogram, in usual intervals between events
     """
 
     shown: int = 16
@@ -89,9 +100,14 @@ def axis_of(signals: Signals) -> str:
 def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
     """Draw every waveform as a curve in each channel, as large as its median event.
 
-    model    model of the waveforms
-    signals  the recording, for its units
-    events   events of the recording
+    Parameters
+    ----------
+    model
+        model of the waveforms
+    signals
+        the recording, for its units
+    events
+        events of the recording
     """
     f = model.filters[0][:, :, 0].cpu().numpy()  # [C, B, K]
     channels = min(f.shape[0], _SETTINGS.channels)
@@ -134,7 +150,10 @@ def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice
     baseline, which may hide events; and the residual. Events are marked at their peaks, in the
     channel that has it.
 
-    stretch  the samples that are drawn
+    Parameters
+    ----------
+    stretch
+        the samples that are drawn
     """
     x = signals.recording(0)[:, :, stretch][: _SETTINGS.channels, 0].numpy()
     channels = len(x)
@@ -341,7 +360,10 @@ def draw_correlograms(axes: Axes, times: list[np.ndarray]) -> None:
 def draw_intervals(axes: Axes, intervals: list[np.ndarray], names: list[str] | None = None) -> None:
     """Draw a histogram of some intervals each; on a logarithmic axis if they differ much.
 
-    names  of each; None for those of the waveforms
+    Parameters
+    ----------
+    names
+        of each; None for those of the waveforms
     """
     axes.set_title("intervals")
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
@@ -376,13 +398,21 @@ class RecordingFigures:
     """Draw the figures of a run that learned from a recording. Without a table of its events, they
     are found when a figure first needs them.
 
-    run      the run that is drawn
-    signals  the recording; if it has several signals, the first is drawn
-    table    its events, as `find_events` returned them or `whatwhere events` wrote them; None finds
-             them
-    engine   engine of the inference
-    stage    shows the progress of a slow part, as in `RunFigures`
+    Parameters
+    ----------
+    run
+        the run that is drawn
+    signals
+        the recording; if it has several signals, the first is drawn
+    table
+        its events, as `find_events` returned them or `whatwhere events` wrote them; None finds them
+    engine
+        engine of the inference
+    stage
+        shows the progress of a slow part, as in `RunFigures`
 
+    Examples
+    --------
     >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)
     >>> short = {"inference": {"steps": 2}, "learning": {"each": {"epochs": 1}}}
     >>> run = ww.train(recording, ww.override(ww.read_recipe("signals"), short))

@@ -47,30 +47,45 @@ from whatwhere.spec.model import RISES
 class EventSettings:
     """How events are inferred, and what an event must have.
 
-    tile                samples of a tile
-    overlap             tiles share the samples of this many waveforms
-    steps               of inference, in each tile. Amplitudes are measured again and overlaps are
-                        explained again, so codes need not be converged: with 20 to 1,000 steps, the
-                        events of tetrodes are the same but for one in 300
-    lam_deviations      standard deviations of the noise, which sets λ
-    deviations          of the noise that an event exceeds: of a million places with nothing but
-                        white noise, 0.3 do
-    share               of the recording's energy where the event lies
-    covered_deviations  the same where waveforms cover a recording, as those of a pulse do: its
-                        noise is how far beats differ from each other
-    covered_share       the same where waveforms cover a recording
-    visible             share of a waveform's energy on known samples: with less, at an end or a
-                        gap, an event is a guess
-    rhythm              how a rhythm decides which events fit it; None for recordings in which it
-                        says nothing about events
-    noise               how the noise is measured
-    rise_deviations     of the noise that a rise exceeds: of the calcium of 39 cells, this finds
-                        about as much as the best value for each
-    rise_decibels       that a recording becomes louder at least: the noise of seismograms changes
-                        by up to 6
-    least               height of an event at its peak, in units after the input stage
-    bursts              whether events in a burst of noise, such as that of a muscle, must exceed
-                        the noise of the burst
+    Parameters
+    ----------
+    tile
+        samples of a tile
+    overlap
+        tiles share the samples of this many waveforms
+    steps
+        of inference, in each tile. Amplitudes are measured again and overlaps are explained again,
+        so codes need not be converged: with 20 to 1,000 steps, the events of tetrodes are the same
+        but for one in 300
+    lam_deviations
+        standard deviations of the noise, which sets λ
+    deviations
+        of the noise that an event exceeds: of a million places with nothing but white noise, 0.3 do
+    share
+        of the recording's energy where the event lies
+    covered_deviations
+        the same where waveforms cover a recording, as those of a pulse do: its noise is how far
+        beats differ from each other
+    covered_share
+        the same where waveforms cover a recording
+    visible
+        share of a waveform's energy on known samples: with less, at an end or a gap, an event is a
+        guess
+    rhythm
+        how a rhythm decides which events fit it; None for recordings in which it says nothing about
+        events
+    noise
+        how the noise is measured
+    rise_deviations
+        of the noise that a rise exceeds: of the calcium of 39 cells, this finds about as much as
+        the best value for each
+    rise_decibels
+        that a recording becomes louder at least: the noise of seismograms changes by up to 6
+    least
+        height of an event at its peak, in units after the input stage
+    bursts
+        whether events in a burst of noise, such as that of a muscle, must exceed the noise of the
+        burst
     """
 
     tile: int = 4096
@@ -116,9 +131,14 @@ class EventSettings:
 class Rhythm(NamedTuple):
     """A rhythm that decided which events of a recording there are.
 
-    period    the usual interval between events, in samples
-    left_out  events that do not fit it
-    added     weak events that fit it
+    Parameters
+    ----------
+    period
+        the usual interval between events, in samples
+    left_out
+        events that do not fit it
+    added
+        weak events that fit it
     """
 
     period: float
@@ -155,25 +175,36 @@ def find_events(
     """Return the events of recordings of any length, which are read and inferred in overlapping
     tiles.
 
-    model      model of signals
-    recording  signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a
-               tensor or an array. A file of any size, or an array that NumPy maps from a file, is
-               read part by part. NaN marks unknown samples
-    spec       how to infer, with one λ for a recording; None means 50 steps with momentum and
-               λ = `AutoLam(deviations=4)`, with which hardly any event is noise
-    plan       as in `infer`
-    threshold  the smallest amplitude of an event, in units of the recording, or in standard
-               deviations of what its waveform finds in the noise ('4sd'). None: an event must
-               exceed five standard deviations of what its waveform finds in the noise, and have a
-               fifth of the recording's energy at its place. If waveforms cover the recording, as
-               those of a pulse do, it must exceed three deviations of the residual and have half of
-               the energy. In a recording with a rhythm, such as that of a heart, the rhythm then
-               decides which of these and of weaker ones are events. 0 returns everything that
-               inference found
-    tile       number of samples inferred together, with the overlap
-    engine     as in `infer`
-    progress   called after every tile with the number 1
+    Parameters
+    ----------
+    model
+        model of signals
+    recording
+        signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a tensor
+        or an array. A file of any size, or an array that NumPy maps from a file, is read part by
+        part. NaN marks unknown samples
+    spec
+        how to infer, with one λ for a recording; None means 50 steps with momentum and λ =
+        `AutoLam(deviations=4)`, with which hardly any event is noise
+    plan
+        as in `infer`
+    threshold
+        the smallest amplitude of an event, in units of the recording, or in standard deviations of
+        what its waveform finds in the noise ('4sd'). None: an event must exceed five standard
+        deviations of what its waveform finds in the noise, and have a fifth of the recording's
+        energy at its place. If waveforms cover the recording, as those of a pulse do, it must
+        exceed three deviations of the residual and have half of the energy. In a recording with a
+        rhythm, such as that of a heart, the rhythm then decides which of these and of weaker ones
+        are events. 0 returns everything that inference found
+    tile
+        number of samples inferred together, with the overlap
+    engine
+        as in `infer`
+    progress
+        called after every tile with the number 1
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> recording = np.random.default_rng(0).normal(size=5000)
     >>> few = ww.InferenceSpec(lam=0.5)
@@ -207,9 +238,15 @@ def noise_of(model: DeconvNet, signals: Signals) -> np.ndarray:
     """Return the standard deviation of what each waveform finds in the noise of the first
     signal, [B].
 
-    model    of signals
-    signals  as `find_events` takes them, loaded
+    Parameters
+    ----------
+    model
+        of signals
+    signals
+        as `find_events` takes them, loaded
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> noise = np.random.default_rng(0).normal(size=(1, 1, 5000))
     >>> ww.signals.noise_of(model, ww.data.load(noise, signals=True)).shape
@@ -338,8 +375,12 @@ def _counted(
 class Threshold:
     """The smallest amplitude of an event.
 
-    value          in units of the recording or in deviations
-    in_deviations  whether it is in standard deviations of what its waveform finds in the noise
+    Parameters
+    ----------
+    value
+        in units of the recording or in deviations
+    in_deviations
+        whether it is in standard deviations of what its waveform finds in the noise
     """
 
     value: float
@@ -456,7 +497,10 @@ def _candidates_of(
 ) -> _TileEvents:
     """Return the events that are taken from a tile.
 
-    samples  of the recording
+    Parameters
+    ----------
+    samples
+        of the recording
     """
     columns = inferred.window.columns
     sized = model.at(1, columns.stop - columns.start)

@@ -50,14 +50,23 @@ from whatwhere.spec import InputSpec
 class LocalSettings:
     """How waveforms of a probe are found, and their events.
 
-    pieces   of a group, that are clustered, at most: a group has fewer units than a tetrode
-    clear    channels that show the length of the events: those where they stand out most
-    alike    correlation from which waveforms of two groups are one, if their sizes are alike
-    size     ratio of the sizes of two such waveforms, at most
-    share    of a waveform's energy on the channels of another group, from which that group explains
-             its events
-    same     correlation of two waveforms from which their events at one time are one
-    near     samples between two such events, at most
+    Parameters
+    ----------
+    pieces
+        of a group, that are clustered, at most: a group has fewer units than a tetrode
+    clear
+        channels that show the length of the events: those where they stand out most
+    alike
+        correlation from which waveforms of two groups are one, if their sizes are alike
+    size
+        ratio of the sizes of two such waveforms, at most
+    share
+        of a waveform's energy on the channels of another group, from which that group explains its
+        events
+    same
+        correlation of two waveforms from which their events at one time are one
+    near
+        samples between two such events, at most
     """
 
     pieces: int = 6000
@@ -187,10 +196,16 @@ def _correlation(a: Tensor, b: Tensor, reach: int) -> float:
 class Part:
     """A group of channels of a model whose waveforms are local.
 
-    channels   seen together
-    waveforms  of the model that explain them, [B']
-    own        whether the events of each count here, [B']
-    model      of these waveforms on these channels
+    Parameters
+    ----------
+    channels
+        seen together
+    waveforms
+        of the model that explain them, [B']
+    own
+        whether the events of each count here, [B']
+    model
+        of these waveforms on these channels
     """
 
     channels: np.ndarray

@@ -43,7 +43,10 @@ _COMPLEX = 0x800  # flag of an array
 def read_arrays(file: BinaryIO, most: int = 1 << 30) -> dict[str, np.ndarray]:
     """Return the arrays of real numbers by their names; arrays of other kinds are left out.
 
-    most  bytes of a compressed array
+    Parameters
+    ----------
+    most
+        bytes of a compressed array
     """
     order = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}.get(file.read(_HEADER)[124:])
     if order is None:

@@ -26,15 +26,26 @@ _MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 class NoiseSettings:
     """How the noise of a recording is measured.
 
-    sample       tiles that it is measured in
-    loud         deviations from which a place is near an event
-    rounds       rounds in which quiet places are found
-    near_events  share of all places; if more are near an event, none is quiet
-    with_events  of blocks of two waveforms, the quantile that stands for one with an event
-    large        share of the usual largest value; larger events are removed
-    passes       passes in which events are removed
-    far_less     share of the noise with events; pure noise without its peaks is at least 0.65 of it
-    mostly       share of the samples and of the energy; waveforms with more cover a recording
+    Parameters
+    ----------
+    sample
+        tiles that it is measured in
+    loud
+        deviations from which a place is near an event
+    rounds
+        rounds in which quiet places are found
+    near_events
+        share of all places; if more are near an event, none is quiet
+    with_events
+        of blocks of two waveforms, the quantile that stands for one with an event
+    large
+        share of the usual largest value; larger events are removed
+    passes
+        passes in which events are removed
+    far_less
+        share of the noise with events; pure noise without its peaks is at least 0.65 of it
+    mostly
+        share of the samples and of the energy; waveforms with more cover a recording
     """
 
     sample: int = 16

@@ -26,11 +26,18 @@ _RIDGE = 1e-10  # of a waveform's energy, for the fit of amplitudes: two may hav
 class Stretch(NamedTuple):
     """A tile of a recording, with a frame of a waveform's length at both ends.
 
-    f       the waveforms, [B, C, K]
-    signal  [C, T], 0 where it is unknown
-    left    the residual of inference, [C, T]
-    seen    1 where it is known, [C, T]
-    frame   samples before the first
+    Parameters
+    ----------
+    f
+        the waveforms, [B, C, K]
+    signal
+        [C, T], 0 where it is unknown
+    left
+        the residual of inference, [C, T]
+    seen
+        1 where it is known, [C, T]
+    frame
+        samples before the first
     """
 
     f: np.ndarray
@@ -87,7 +94,10 @@ def groups(samples: np.ndarray, distance: float) -> np.ndarray:
 def explain(events: Events, group: np.ndarray, stretch: Stretch, limits: Limits) -> Events:
     """Groups of events, each explained by as few as are large enough.
 
-    group  the number of each event's group, [n], in order
+    Parameters
+    ----------
+    group
+        the number of each event's group, [n], in order
     """
     line = Line.of(events["sample"], group, stretch)
     times = events["sample"] + line.offset[group]
@@ -123,9 +133,14 @@ class Line(NamedTuple):
     """The segments of all groups, one after the other. No waveform of one group reaches into
     another's segment.
 
-    place   the sample of the stretch at each sample of the line, [L]; some are outside it
-    begin   where each group's segment begins, [G]
-    offset  what moves a time in the tile to its group's segment, [G]
+    Parameters
+    ----------
+    place
+        the sample of the stretch at each sample of the line, [L]; some are outside it
+    begin
+        where each group's segment begins, [G]
+    offset
+        what moves a time in the tile to its group's segment, [G]
     """
 
     place: np.ndarray
@@ -192,9 +207,14 @@ def pursue(
 ) -> None:
     """Let every group take, round by round, the waveform that explains most of what is left.
 
-    norm    the square root of the energy of each waveform at each time, [n, B]
-    least   the smallest score that counts: the correlation with what is left, divided by `norm`
-    signed  whether amplitudes may be negative
+    Parameters
+    ----------
+    norm
+        the square root of the energy of each waveform at each time, [n, B]
+    least
+        the smallest score that counts: the correlation with what is left, divided by `norm`
+    signed
+        whether amplitudes may be negative
     """
     left = taken.y
     rows = np.arange(len(trials.time))  # the times at which a group may still take a waveform
@@ -228,13 +248,22 @@ class Trials:
     A waveform has its peak at each time, so all have the same samples: windows of them [n, C, K'],
     times waveforms [B, C, K'] whose peaks are at the same place.
 
-    time     [n]
-    group    the number of each time's group, [n], in order
-    stretch  has the waveforms, [B, C, K]
-    seen     1 where the samples of the line are known, [C, L]
-    f        the waveforms, [B, C, K']
-    covered  where they are, [B, C, K']
-    peak     the element of the windows that has the peak
+    Parameters
+    ----------
+    time
+        [n]
+    group
+        the number of each time's group, [n], in order
+    stretch
+        has the waveforms, [B, C, K]
+    seen
+        1 where the samples of the line are known, [C, L]
+    f
+        the waveforms, [B, C, K']
+    covered
+        where they are, [B, C, K']
+    peak
+        the element of the windows that has the peak
     """
 
     time: np.ndarray
@@ -350,9 +379,14 @@ class Choice(NamedTuple):
 class Taken:
     """What the groups have taken, round by round, and the amplitudes that fit all of it best.
 
-    y      the samples to be explained, [C, L]
-    begin  where each group's segment begins, [G]
-    most   how many waveforms each group may take, [G]
+    Parameters
+    ----------
+    y
+        the samples to be explained, [C, L]
+    begin
+        where each group's segment begins, [G]
+    most
+        how many waveforms each group may take, [G]
     """
 
     def __init__(self, y: np.ndarray, begin: np.ndarray, most: np.ndarray) -> None:
@@ -379,7 +413,10 @@ class Taken:
     ) -> None:
         """Add a round in which these groups take one waveform each, and fit all amplitudes.
 
-        shape  the waveforms on all samples, [C, L]
+        Parameters
+        ----------
+        shape
+            the waveforms on all samples, [C, L]
         """
         self.shapes.append(shape)
         last = (group, -1)

@@ -22,9 +22,14 @@ from whatwhere.signals.recording import Signals
 class PageSettings:
     """What the page of a recording holds.
 
-    most      values of all channels: with 2 bytes each, twice, a page of 22 MB
-    tile      samples that are read together
-    doubtful  share of the energy at its place; an event that explains less is doubtful
+    Parameters
+    ----------
+    most
+        values of all channels: with 2 bytes each, twice, a page of 22 MB
+    tile
+        samples that are read together
+    doubtful
+        share of the energy at its place; an event that explains less is doubtful
     """
 
     most: int = 4_000_000
@@ -35,8 +40,12 @@ class PageSettings:
 class RecordingTooLong(ImageError):
     """A recording with more values than a page holds.
 
-    values  of all channels
-    most    that a page holds
+    Attributes
+    ----------
+    values
+        of all channels
+    most
+        that a page holds
     """
 
     def __init__(self, values: int, most: int) -> None:
@@ -51,8 +60,12 @@ class RecordingTooLong(ImageError):
 class SeveralSignals(ImageError):
     """Several signals for a page, which shows one.
 
-    name   of the file
-    count  of its signals
+    Attributes
+    ----------
+    name
+        of the file
+    count
+        of its signals
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -79,11 +92,19 @@ def recording_page(
 ) -> str:
     """Return the page of the events of a recording.
 
-    model     of the waveforms
-    signals   the recording, one signal
-    events    its events, at samples of `signals`
-    settings  the limits and the rules of the page; None means `PageSettings()`
+    Parameters
+    ----------
+    model
+        of the waveforms
+    signals
+        the recording, one signal
+    events
+        its events, at samples of `signals`
+    settings
+        the limits and the rules of the page; None means `PageSettings()`
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> noise = ww.data.load(np.random.default_rng(0).normal(size=5000), signals=True)
     >>> events = ww.find_events(model, noise, ww.InferenceSpec(lam=0.5), threshold=0, tile=1024)

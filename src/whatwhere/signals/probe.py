@@ -21,10 +21,15 @@ from whatwhere.files import FileFields, read_regular, readable, untrusted
 class ProbeSettings:
     """How channels are put into groups.
 
-    core   channels of a core, at most: as many as a tetrode has
-    reach  µm from a core to the channels that are seen with it: a spike has half of its height at
-           30 to 50
-    apart  µm between two probes, so that no group has channels of both
+    Parameters
+    ----------
+    core
+        channels of a core, at most: as many as a tetrode has
+    reach
+        µm from a core to the channels that are seen with it: a spike has half of its height at 30
+        to 50
+    apart
+        µm between two probes, so that no group has channels of both
     """
 
     core: int = 4
@@ -42,8 +47,12 @@ class Group(NamedTuple):
 class UnusableProbe(ImageError):
     """A file that does not give the place of each channel of a recording.
 
-    path    the file
-    reason  what is wrong with it
+    Attributes
+    ----------
+    path
+        the file
+    reason
+        what is wrong with it
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -61,9 +70,14 @@ def read_probe(
 ) -> np.ndarray:
     """Read the places of the channels of a recording, [C, 2], in µm.
 
-    channels  their number
-    names     their names, which may stand for their numbers
-    apart     µm between two probes of a file
+    Parameters
+    ----------
+    channels
+        their number
+    names
+        their names, which may stand for their numbers
+    apart
+        µm between two probes of a file
     """
     apart = ProbeSettings().apart if apart is None else apart
     with readable(path, "probe", "write it again", ImageError):

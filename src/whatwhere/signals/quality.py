@@ -17,8 +17,12 @@ from whatwhere.spec.checks import require
 class QualitySettings:
     """How the quality of waveforms is measured.
 
-    refractory  seconds after a spike in which its neuron cannot fire again
-    parts       of a recording in which a waveform is looked for
+    Parameters
+    ----------
+    refractory
+        seconds after a spike in which its neuron cannot fire again
+    parts
+        of a recording in which a waveform is looked for
     """
 
     refractory: float = 1.5e-3
@@ -29,17 +33,29 @@ class QualitySettings:
 class WaveformQuality:
     """The quality of a waveform.
 
-    waveform    number
-    events      how many it has
-    rate        events per second; NaN if the rate is not known
-    violations  share of its intervals that are shorter than the refractory period; NaN if the rate
-                is not known
-    snr         usual amplitude in deviations of what the waveform finds in the noise
-    isolation   the same unit: how far its usual event is from the usual event of the waveform most
-                like it; infinite for a single waveform. Below 4, events of the two get mixed up
-    presence    share of the parts of the recording that have an event of it
-    doubtful    share of its events that overlap another one
+    Parameters
+    ----------
+    waveform
+        number
+    events
+        how many it has
+    rate
+        events per second; NaN if the rate is not known
+    violations
+        share of its intervals that are shorter than the refractory period; NaN if the rate is not
+        known
+    snr
+        usual amplitude in deviations of what the waveform finds in the noise
+    isolation
+        the same unit: how far its usual event is from the usual event of the waveform most like it;
+        infinite for a single waveform. Below 4, events of the two get mixed up
+    presence
+        share of the parts of the recording that have an event of it
+    doubtful
+        share of its events that overlap another one
 
+    Examples
+    --------
     >>> quality = ww.signals.WaveformQuality(0, 120, 4.0, 0.01, 9.5, 6.2, 0.98, 0.05)
     >>> quality.isolation > 4                         # its events are told from all others
     True
@@ -65,13 +81,23 @@ def waveform_quality(
 ) -> list[WaveformQuality]:
     """Measure the quality of each waveform that has events.
 
-    events    as `find_events` or `read_events` returns them
-    model     of signals, whose filters of layer 1 are the waveforms
-    noise     standard deviation of what each waveform finds in the noise, [B] (`noise_of`)
-    samples   of the recording
-    rate      samples per second, if it is known
-    settings  how quality is measured
+    Parameters
+    ----------
+    events
+        as `find_events` or `read_events` returns them
+    model
+        of signals, whose filters of layer 1 are the waveforms
+    noise
+        standard deviation of what each waveform finds in the noise, [B] (`noise_of`)
+    samples
+        of the recording
+    rate
+        samples per second, if it is known
+    settings
+        how quality is measured
 
+    Examples
+    --------
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> signals = ww.data.load(np.random.default_rng(0).normal(size=(1, 1, 5000)), signals=True)
     >>> events = ww.find_events(model, signals, ww.InferenceSpec(lam=0.5), threshold=0, tile=1024)
@@ -126,10 +152,16 @@ def _isolation(number: int, usual: dict[int, float], f: Tensor, noise: float) ->
 class Relabelling:
     """Waveforms that count as another one, and waveforms whose events are left out.
 
-    merge  groups of waveforms, such as '3,5' or '3,5 7,8': each group gets the number of its first
-           waveform
-    drop   waveforms whose events are left out, such as '4' or '4,6'
+    Parameters
+    ----------
+    merge
+        groups of waveforms, such as '3,5' or '3,5 7,8': each group gets the number of its first
+        waveform
+    drop
+        waveforms whose events are left out, such as '4' or '4,6'
 
+    Examples
+    --------
     >>> Relabelling(merge="3,5", drop="4").of_waveform(6)
     array([ 0,  1,  2,  3, -1,  3])
     """

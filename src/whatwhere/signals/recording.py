@@ -36,8 +36,12 @@ CHECKED = 1 << 20  # samples that are checked at a time
 class UnusableRate(ImageError):
     """A rate with which no sample has a time, such as 0, NaN or infinity.
 
-    name  of the recording
-    rate  samples per second, as a file or a caller gave it
+    Attributes
+    ----------
+    name
+        of the recording
+    rate
+        samples per second, as a file or a caller gave it
     """
 
     def __init__(self, name: str, rate: float) -> None:
@@ -71,17 +75,27 @@ class Signals(Images):
     The other fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
     `allow_nan`, `white`, `brightest`, `deep_white`, `all_pictures` and `source`.
 
-    rate           samples per second; None if it is not known
-    start          seconds at the first sample
-    rate_from      heading of the column of times that gives the rate; '' for another source
-    unit           unit of the values, such as 'mV'; '' if it is not known
-    channel_names  names of the channels in the file, the second of a name with its number; None if
-                   it has none
-    first          samples of the file before the first one
-    full_scale     number in the file that stands for 1
-    recorded_as    the signals that these windows were cut from; None for signals as they were
-                   recorded
+    Parameters
+    ----------
+    rate
+        samples per second; None if it is not known
+    start
+        seconds at the first sample
+    rate_from
+        heading of the column of times that gives the rate; '' for another source
+    unit
+        unit of the values, such as 'mV'; '' if it is not known
+    channel_names
+        names of the channels in the file, the second of a name with its number; None if it has none
+    first
+        samples of the file before the first one
+    full_scale
+        number in the file that stands for 1
+    recorded_as
+        the signals that these windows were cut from; None for signals as they were recorded
 
+    Examples
+    --------
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
     >>> ww.data.load(np.zeros(500), signals=True, rate=250).rate
@@ -183,7 +197,10 @@ class Signals(Images):
     def windows(self, size: int | None = None) -> Signals:
         """Cut the signals into windows of this many samples.
 
-        size  None: windows to learn from, or short signals as they are
+        Parameters
+        ----------
+        size
+            None: windows to learn from, or short signals as they are
         """
         return training_windows(self) if size is None else cut_windows(self, size)
 

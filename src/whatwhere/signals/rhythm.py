@@ -32,36 +32,60 @@ import numpy as np
 class RhythmSettings:
     """How a rhythm is found, chosen on MIT-BIH records.
 
-    fewest      events that show a rhythm
-    decided     events that show that there is none, so that the others need not wait
-    regular     share of the intervals near their period from which events have a rhythm: events at
-                random times have 0.17, those with a pause after each 0.37, and a heart with a
-                ventricular beat after every other one 0.65
-    near        octaves between an interval and its period that are near
-    around      intervals before and after an event whose median is the period
-    octaves     intervals are told apart up to this far from the period; shorter ones than that are
-                impossible
-    bins        in an octave, that intervals are counted in
-    rare        share of the intervals that one has at least, so that no interval is impossible
-    back        candidates that may lie between two events that follow each other
-    rounds      times that events are chosen and intervals learned
-    evidence    log odds of an event that explains half of the energy
-    waveforms   weight of the log odds of a waveform
-    certain     log odds of a share are at most those of this share
-    deviations  of the noise that a candidate exceeds
-    share       of the energy that a candidate explains
-    weak        size of the usual event of a waveform, as a share of that of all stronger ones, up
-                to which its events may accompany theirs: P waves have 0.1, T waves 0.15
-    phases      of the period in which weak events are counted
-    few         phases that hold the most weak events
-    accompany   share of the weak events in the few phases from which they accompany the strong
-                ones: events at random times have 0.2 to 0.35
-    clear       share of the intervals between large events near their period from which these show
-                a rhythm that small ones disturb
-    large       size of a large event, as a share of the usual event of the waveform with the most
-                energy; smaller ones are then no events
-    duty        share of the period that a waveform then has at least: a beat has 0.08 to 0.5, the
-                spike of a neuron that fires 20 times a second 0.02
+    Parameters
+    ----------
+    fewest
+        events that show a rhythm
+    decided
+        events that show that there is none, so that the others need not wait
+    regular
+        share of the intervals near their period from which events have a rhythm: events at random
+        times have 0.17, those with a pause after each 0.37, and a heart with a ventricular beat
+        after every other one 0.65
+    near
+        octaves between an interval and its period that are near
+    around
+        intervals before and after an event whose median is the period
+    octaves
+        intervals are told apart up to this far from the period; shorter ones than that are
+        impossible
+    bins
+        in an octave, that intervals are counted in
+    rare
+        share of the intervals that one has at least, so that no interval is impossible
+    back
+        candidates that may lie between two events that follow each other
+    rounds
+        times that events are chosen and intervals learned
+    evidence
+        log odds of an event that explains half of the energy
+    waveforms
+        weight of the log odds of a waveform
+    certain
+        log odds of a share are at most those of this share
+    deviations
+        of the noise that a candidate exceeds
+    share
+        of the energy that a candidate explains
+    weak
+        size of the usual event of a waveform, as a share of that of all stronger ones, up to which
+        its events may accompany theirs: P waves have 0.1, T waves 0.15
+    phases
+        of the period in which weak events are counted
+    few
+        phases that hold the most weak events
+    accompany
+        share of the weak events in the few phases from which they accompany the strong ones: events
+        at random times have 0.2 to 0.35
+    clear
+        share of the intervals between large events near their period from which these show a rhythm
+        that small ones disturb
+    large
+        size of a large event, as a share of the usual event of the waveform with the most energy;
+        smaller ones are then no events
+    duty
+        share of the period that a waveform then has at least: a beat has 0.08 to 0.5, the spike of
+        a neuron that fires 20 times a second 0.02
     """
 
     fewest: int = 30
@@ -91,9 +115,14 @@ class RhythmSettings:
 class Candidates(NamedTuple):
     """Events that may fit a rhythm, in the order of time; all columns are [n].
 
-    time      in samples or seconds
-    waveform  number
-    share     of the energy that each explains
+    Parameters
+    ----------
+    time
+        in samples or seconds
+    waveform
+        number
+    share
+        of the energy that each explains
     """
 
     time: np.ndarray
@@ -116,9 +145,14 @@ def regularity(times: np.ndarray, settings: RhythmSettings = _SETTINGS) -> float
 class Usual(NamedTuple):
     """Events that show a rhythm.
 
-    taken    whether each event is one of them: all but those that accompany others, [n]
-    regular  share of their intervals that are near the period
-    least    the smallest size of an event that may fit the rhythm
+    Parameters
+    ----------
+    taken
+        whether each event is one of them: all but those that accompany others, [n]
+    regular
+        share of their intervals that are near the period
+    least
+        the smallest size of an event that may fit the rhythm
     """
 
     taken: np.ndarray
@@ -136,10 +170,16 @@ def find_usual(
     """Return the events that show the rhythm best: all, those of strong waveforms that the weak
     ones accompany, or the large ones.
 
-    times      in order, [n]
-    waveforms  number of each
-    sizes      amplitude of each
-    length     of a waveform, in the unit of the times
+    Parameters
+    ----------
+    times
+        in order, [n]
+    waveforms
+        number of each
+    sizes
+        amplitude of each
+    length
+        of a waveform, in the unit of the times
     """
     usual = Usual(np.ones(len(times), bool), regularity(times, settings))
     size = {k: float(np.median(sizes[waveforms == k])) for k in np.unique(waveforms)}
@@ -184,7 +224,10 @@ def choose_in_rhythm(
 ) -> np.ndarray:
     """Return the numbers of the candidates that fit the rhythm best, in order.
 
-    usual  times of the events that are found without a rhythm, which show it first
+    Parameters
+    ----------
+    usual
+        times of the events that are found without a rhythm, which show it first
     """
     share = candidates.share.clip(1 - settings.certain, settings.certain)
     odds = np.log(share / (1 - share)) + settings.evidence

@@ -36,9 +36,14 @@ from whatwhere.spec.model import InputKind
 class RiseChoice:
     """How the settings of rises are chosen.
 
-    clear     deviations of the noise that the largest rise exceeds in a recording with events
-    faint     deviations of the noise that the penalty leaves out
-    spans     of a rise that a recording has at least
+    Parameters
+    ----------
+    clear
+        deviations of the noise that the largest rise exceeds in a recording with events
+    faint
+        deviations of the noise that the penalty leaves out
+    spans
+        of a rise that a recording has at least
     """
 
     clear: float = 5.0
@@ -54,8 +59,12 @@ def choose_rise(
 ) -> RecordingSettings:
     """Return the input stage and the waveform for the rises of signals.
 
-    kind  'rise' or 'louder'
-    span  samples within which the recording rises
+    Parameters
+    ----------
+    kind
+        'rise' or 'louder'
+    span
+        samples within which the recording rises
 
     Raises NoEvents if no rise stands out from the noise.
     """
@@ -105,18 +114,30 @@ class DecaySettings:
     """How a recording of sudden rises and slow decays is recognised, chosen on calcium of 60
     traces, ten electrocardiograms, pulses, seismograms and simulated spikes, beats and waves.
 
-    spans     samples of a rise that are tried, at most a `parts`th of the recording
-    parts     of a recording
-    clear     deviations of the noise that a rise or a fall exceeds
-    fewest    rises, at least
-    larger    times the sum of the falls that the sum of the rises is: calcium has 1.4 to 100, what
-              rises and falls alike up to 1.4 where it decays slowly
-    seen      spans after a rise in which the level is looked at
-    decay     spans after a rise at which the level is still above half: calcium has 1.5 to 9, beats
-              and spikes up to 1
-    settled   share of the largest level at the end: noise that drifts or hums goes on rising
-    below     share of the largest level that it may fall below the level before
-    wider     times the span where rises and falls differ most, which is that of the steepest part
+    Parameters
+    ----------
+    spans
+        samples of a rise that are tried, at most a `parts`th of the recording
+    parts
+        of a recording
+    clear
+        deviations of the noise that a rise or a fall exceeds
+    fewest
+        rises, at least
+    larger
+        times the sum of the falls that the sum of the rises is: calcium has 1.4 to 100, what rises
+        and falls alike up to 1.4 where it decays slowly
+    seen
+        spans after a rise in which the level is looked at
+    decay
+        spans after a rise at which the level is still above half: calcium has 1.5 to 9, beats and
+        spikes up to 1
+    settled
+        share of the largest level at the end: noise that drifts or hums goes on rising
+    below
+        share of the largest level that it may fall below the level before
+    wider
+        times the span where rises and falls differ most, which is that of the steepest part
     """
 
     spans: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -159,10 +180,16 @@ def sudden_decays(signals: Signals, settings: DecaySettings | None = None) -> in
 class _Steep:
     """Where a recording rises within a span.
 
-    span   samples
-    at     the first sample after each rise
-    rises  the sum of the rises, in deviations of the noise
-    falls  the same of what falls as clearly
+    Parameters
+    ----------
+    span
+        samples
+    at
+        the first sample after each rise
+    rises
+        the sum of the rises, in deviations of the noise
+    falls
+        the same of what falls as clearly
     """
 
     span: int

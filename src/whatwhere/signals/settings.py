@@ -47,26 +47,47 @@ from whatwhere.spec import InputSpec
 class ChoiceSettings:
     """How the settings of a recording are chosen.
 
-    block         samples of a block that pieces are read from
-    sample        samples that the baseline, the hum and the extent are chosen from: the middle of
-                  a recording, or
-    stretches     of all of it, if the usual level of the middle is not between 1 / typical and
-    typical       times that of the recording, both without a baseline of
-    judged_span   samples
-    lengths       lengths of waveforms that are tried
-    longest_span  samples of a baseline
-    spans         lengths of a waveform in the span of the baseline
-    contrast      a baseline that leaves this contrast is good enough, and so is
-    nearly        one that leaves this share of the best contrast
-    poor          a longer baseline that leaves less contrast leaves a drift that hides events
-    part          share of the events' length; shorter waveforms get a warning
-    again         times that the extent is found with its own baseline
-    unequal       times the deviation of another channel: the other one hardly counts
-    mains         Hz
-    line          the power of the mains is at least this many times the median power near it
-    clear         deviations of the noise: one or two such peaks are events
-    noise         an event's coefficients exceed this many deviations of the noise, and
-    small         this share of those of the smallest waveform; both choose λ
+    Parameters
+    ----------
+    block
+        samples of a block that pieces are read from
+    sample
+        samples that the baseline, the hum and the extent are chosen from: the middle of a
+        recording, or
+    stretches
+        of all of it, if the usual level of the middle is not between 1 / typical and
+    typical
+        times that of the recording, both without a baseline of
+    judged_span
+        samples
+    lengths
+        lengths of waveforms that are tried
+    longest_span
+        samples of a baseline
+    spans
+        lengths of a waveform in the span of the baseline
+    contrast
+        a baseline that leaves this contrast is good enough, and so is
+    nearly
+        one that leaves this share of the best contrast
+    poor
+        a longer baseline that leaves less contrast leaves a drift that hides events
+    part
+        share of the events' length; shorter waveforms get a warning
+    again
+        times that the extent is found with its own baseline
+    unequal
+        times the deviation of another channel: the other one hardly counts
+    mains
+        Hz
+    line
+        the power of the mains is at least this many times the median power near it
+    clear
+        deviations of the noise: one or two such peaks are events
+    noise
+        an event's coefficients exceed this many deviations of the noise, and
+    small
+        this share of those of the smallest waveform; both choose λ
     """
 
     block: int = 1 << 16
@@ -97,9 +118,14 @@ _NO_PEAKS = Peaks(Extent(32, 31), PEAKS.peak)  # where no event shows the length
 class NoEvents(ImageError):
     """A recording in which no event stands out from the noise.
 
-    name    the recording
-    events  how many peaks exceed the noise
-    clear   deviations of the noise from which one peak is an event
+    Attributes
+    ----------
+    name
+        the recording
+    events
+        how many peaks exceed the noise
+    clear
+        deviations of the noise from which one peak is an event
     """
 
     def __init__(self, name: str, events: int, clear: float = _SETTINGS.clear) -> None:
@@ -118,11 +144,18 @@ class NoEvents(ImageError):
 class RecordingSettings:
     """The settings chosen from a recording.
 
-    input      its input stage
-    waveforms  to begin with, [n, C, length], of unit length each
-    words      what was chosen
-    lam        λ that leaves out what is small in comparison with the events
-    final      whether the waveforms are known, so that training leaves them as they are
+    Parameters
+    ----------
+    input
+        its input stage
+    waveforms
+        to begin with, [n, C, length], of unit length each
+    words
+        what was chosen
+    lam
+        λ that leaves out what is small in comparison with the events
+    final
+        whether the waveforms are known, so that training leaves them as they are
     """
 
     input: InputSpec
@@ -141,8 +174,12 @@ def choose_settings(
 ) -> RecordingSettings:
     """Return the input stage and the waveforms for signals.
 
-    waveforms  their number; None: as many as the recording shows
-    length     length of each in samples; None takes the length of the events
+    Parameters
+    ----------
+    waveforms
+        their number; None: as many as the recording shows
+    length
+        length of each in samples; None takes the length of the events
 
     Raises NoEvents if no event stands out from the noise.
     """
@@ -194,8 +231,12 @@ def read_pieces(
     """Read pieces around peaks from the whole recording, block by block in an order that spreads
     over it, until there are enough.
 
-    least  deviations of the noise that a peak has at least
-    weak   finds weak events far from peaks; None reads pieces around peaks alone
+    Parameters
+    ----------
+    least
+        deviations of the noise that a peak has at least
+    weak
+        finds weak events far from peaks; None reads pieces around peaks alone
     """
     settings = settings or WaveformSettings()
     margin = (extent.length + 1) // 2
@@ -280,8 +321,12 @@ def choose_lam(v: Tensor, sizes: Tensor, settings: ChoiceSettings = _SETTINGS) -
     smallest waveform: in a recording with little noise, the differences between events and their
     waveform.
 
-    v      signals [C, T]
-    sizes  the usual amplitude of each waveform
+    Parameters
+    ----------
+    v
+        signals [C, T]
+    sizes
+        the usual amplitude of each waveform
     """
     return 1 / max(settings.noise * white_noise(v), settings.small * float(sizes.min()))
 

@@ -59,12 +59,19 @@ _CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:[.,]\d+)?)")  # 1:02:03.004
 class TimeSettings:
     """What a column of times must be like.
 
-    gap     steps of time that a step has at least where samples are missing
-    even    half of the steps differ from their median by at most this share: times of another kind
-            of column have no usual step
-    strict  the same for all steps of a column without a heading, which must show what it holds
-    repeat  share of repeated times from which the clock is too coarse for the samples
-    most    samples of a recording with its gaps, for each one that is known
+    Parameters
+    ----------
+    gap
+        steps of time that a step has at least where samples are missing
+    even
+        half of the steps differ from their median by at most this share: times of another kind of
+        column have no usual step
+    strict
+        the same for all steps of a column without a heading, which must show what it holds
+    repeat
+        share of repeated times from which the clock is too coarse for the samples
+    most
+        samples of a recording with its gaps, for each one that is known
     """
 
     gap: float = 1.5
@@ -78,13 +85,22 @@ class TimeSettings:
 class Table:
     """The text of a .csv file, and what is needed to write a file like it.
 
-    heading        the first line, if it holds names; otherwise None
-    lines          lines with samples, without empty ones at the end
-    separator      separator of columns
-    decimal_comma  whether numbers are written 0,5
-    encoding       encoding of the text
-    line_end       the characters that end a line
-    units          the line below the heading, if it holds units; otherwise None
+    Parameters
+    ----------
+    heading
+        the first line, if it holds names; otherwise None
+    lines
+        lines with samples, without empty ones at the end
+    separator
+        separator of columns
+    decimal_comma
+        whether numbers are written 0,5
+    encoding
+        encoding of the text
+    line_end
+        the characters that end a line
+    units
+        the line below the heading, if it holds units; otherwise None
     """
 
     heading: str | None
@@ -331,9 +347,14 @@ def _number(field: str) -> float:
 class TimeColumn(NamedTuple):
     """What a column of times shows.
 
-    rate   samples per second; None if the times are not even
-    start  seconds at the first sample
-    rows   the sample of each line of the table; samples between them are missing
+    Parameters
+    ----------
+    rate
+        samples per second; None if the times are not even
+    start
+        seconds at the first sample
+    rows
+        the sample of each line of the table; samples between them are missing
     """
 
     rate: float | None
@@ -353,8 +374,12 @@ class TimeColumn(NamedTuple):
 class UnknownTimeUnit(ImageError):
     """A column of times in a unit that is not known.
 
-    heading  the heading of the column
-    unit     its unit
+    Attributes
+    ----------
+    heading
+        the heading of the column
+    unit
+        its unit
     """
 
     def __init__(self, heading: str, unit: str) -> None:

@@ -28,30 +28,53 @@ MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 class PeakSettings:
     """How the noise, peaks and the extent of waveforms are measured.
 
-    window           samples in each window that the noise is measured in
-    quiet            share of the windows with less noise than the recording
-    quiet_of_normal  noise of these windows of white noise, as a share of its deviation
-    parts            of a recording; in most of them a sensor is on
-    fewest_windows   in a part, that show its noise
-    off              share of the usual noise of a part; windows with less are those of a sensor
-                     that was off
-    around           windows around a place that show whether it is in a burst of noise
-    burst            times the usual fast noise; more is a burst
-    peak             standard deviations of the noise that a peak exceeds
-    blocks           blocks of a recording; the median of their largest values is the usual largest
-    large            share of the usual largest value; larger peaks show how long the waveforms are
-    shortest         samples to each side of a peak, to begin with
-    growth           times that the extent may grow
-    common           share of the peaks; rarer ones say nothing about the extent
-    nearest          share of the distances between peaks that may be shorter than a waveform
-    coherent         share of the power around peaks that their mean has within the waveform
-    faint            share of the power at the peak; less is not part of the waveform
-    enough           peaks to compare
-    certain          standard deviations of a mean
-    room             length of a filter, in extents of the waveforms
-    mostly           share of the energy, and of the peaks, from which waveforms cover a recording;
-                     slow noise reaches 0.61 and 0.63
-    least            pieces of a waveform
+    Parameters
+    ----------
+    window
+        samples in each window that the noise is measured in
+    quiet
+        share of the windows with less noise than the recording
+    quiet_of_normal
+        noise of these windows of white noise, as a share of its deviation
+    parts
+        of a recording; in most of them a sensor is on
+    fewest_windows
+        in a part, that show its noise
+    off
+        share of the usual noise of a part; windows with less are those of a sensor that was off
+    around
+        windows around a place that show whether it is in a burst of noise
+    burst
+        times the usual fast noise; more is a burst
+    peak
+        standard deviations of the noise that a peak exceeds
+    blocks
+        blocks of a recording; the median of their largest values is the usual largest
+    large
+        share of the usual largest value; larger peaks show how long the waveforms are
+    shortest
+        samples to each side of a peak, to begin with
+    growth
+        times that the extent may grow
+    common
+        share of the peaks; rarer ones say nothing about the extent
+    nearest
+        share of the distances between peaks that may be shorter than a waveform
+    coherent
+        share of the power around peaks that their mean has within the waveform
+    faint
+        share of the power at the peak; less is not part of the waveform
+    enough
+        peaks to compare
+    certain
+        standard deviations of a mean
+    room
+        length of a filter, in extents of the waveforms
+    mostly
+        share of the energy, and of the peaks, from which waveforms cover a recording; slow noise
+        reaches 0.61 and 0.63
+    least
+        pieces of a waveform
     """
 
     window: int = 64
@@ -126,7 +149,10 @@ def local_deviations(
     A burst has more of the fast noise, that of differences, all around than the recording has;
     events that follow each other closely do not, unless they are as fast as the noise.
 
-    usual  fast noise of the recording (`fast_noise`), where v is only a part of it, [C, 1]
+    Parameters
+    ----------
+    usual
+        fast noise of the recording (`fast_noise`), where v is only a part of it, [C, 1]
     """
     levels = _levels(v, settings)
     if levels.shape[1] < settings.around:
@@ -222,11 +248,16 @@ def find_peaks(strength: Tensor, extent: Extent, least: float = PEAKS.peak) -> T
 class WeakSettings:
     """How events are searched whose peaks are in the noise.
 
-    filters  waveforms whose course over time is a filter, at most
-    fewest   samples far from larger events that show the noise
-    tail     deviation of the noise by its 95th percentile, as a multiple of that by its median, up
-             to which it is normal: drifts that a baseline leaves reach 1.6 to 1.9, and the ends of
-             larger events 1.2
+    Parameters
+    ----------
+    filters
+        waveforms whose course over time is a filter, at most
+    fewest
+        samples far from larger events that show the noise
+    tail
+        deviation of the noise by its 95th percentile, as a multiple of that by its median, up to
+        which it is normal: drifts that a baseline leaves reach 1.6 to 1.9, and the ends of larger
+        events 1.2
     """
 
     filters: int = 8
@@ -239,11 +270,16 @@ class WeakPeaks:
     """A search for events whose peaks are below the noise's: a filter collects the energy of an
     event over its length, and its channels add up.
 
-    filters     courses of known waveforms over time, whatever their channels, [M, K], of unit
-                length each
-    levels      standard deviation of what each finds in the noise of each channel, [C, M, 1]
-    extent      of the waveforms
-    least       the smallest strength over all channels: as rare in noise as a peak
+    Parameters
+    ----------
+    filters
+        courses of known waveforms over time, whatever their channels, [M, K], of unit length each
+    levels
+        standard deviation of what each finds in the noise of each channel, [C, M, 1]
+    extent
+        of the waveforms
+    least
+        the smallest strength over all channels: as rare in noise as a peak
     """
 
     filters: Tensor
@@ -492,16 +528,25 @@ def likeness(a: Tensor, b: Tensor) -> Tensor:
 class WaveformSettings:
     """Which clusters of pieces become waveforms.
 
-    pieces    pieces that are clustered, at most: 12,000 show ten kinds of events that are as rare
-              as one in a hundred
-    most      waveforms, if no number is given
-    rare      share of all pieces that a waveform has at least; overlaps are rarer
-    echoes    share of a cluster's peaks at one distance from those of a larger one that make it
-              a part of it
-    sums      share of a cluster's energy that the sum of two others may leave: then its events are
-              overlaps of theirs
-    often     times as many pieces that each of the two others has
-    clusters  how pieces are clustered
+    Parameters
+    ----------
+    pieces
+        pieces that are clustered, at most: 12,000 show ten kinds of events that are as rare as one
+        in a hundred
+    most
+        waveforms, if no number is given
+    rare
+        share of all pieces that a waveform has at least; overlaps are rarer
+    echoes
+        share of a cluster's peaks at one distance from those of a larger one that make it a part of
+        it
+    sums
+        share of a cluster's energy that the sum of two others may leave: then its events are
+        overlaps of theirs
+    often
+        times as many pieces that each of the two others has
+    clusters
+        how pieces are clustered
     """
 
     pieces: int = 12_000
@@ -516,11 +561,18 @@ class WaveformSettings:
 class Pieces(NamedTuple):
     """Pieces of a recording around peaks.
 
-    values      [n, C, margin + K + margin], in units of the recording
-    at          the samples of the peaks, [n], sorted
-    deviations  standard deviation of the noise of each channel, [C, 1]
-    margin      samples to each side by which a piece may be shifted
-    seen        values in which peaks were searched
+    Parameters
+    ----------
+    values
+        [n, C, margin + K + margin], in units of the recording
+    at
+        the samples of the peaks, [n], sorted
+    deviations
+        standard deviation of the noise of each channel, [C, 1]
+    margin
+        samples to each side by which a piece may be shifted
+    seen
+        values in which peaks were searched
     """
 
     values: Tensor
@@ -533,11 +585,18 @@ class Pieces(NamedTuple):
 class Waveforms(NamedTuple):
     """The waveforms of a recording.
 
-    shapes  [n, C, K], of unit length each, the most frequent first
-    sizes   the usual length of each in units of the recording, [n]
-    counts  pieces of each
-    copies  clusters that were a part of another waveform
-    rare    clusters with too few pieces
+    Parameters
+    ----------
+    shapes
+        [n, C, K], of unit length each, the most frequent first
+    sizes
+        the usual length of each in units of the recording, [n]
+    counts
+        pieces of each
+    copies
+        clusters that were a part of another waveform
+    rare
+        clusters with too few pieces
     """
 
     shapes: Tensor
@@ -571,7 +630,10 @@ def find_waveforms(
 ) -> Waveforms:
     """Find the waveforms that pieces of a recording show.
 
-    number  the most frequent ones to return; None for as many as the pieces show
+    Parameters
+    ----------
+    number
+        the most frequent ones to return; None for as many as the pieces show
     """
     settings = settings or WaveformSettings()
     scaled = (pieces.values / pieces.deviations).numpy()
@@ -630,7 +692,10 @@ def _is_echo(kind: _Kind, kinds: list[_Kind], reach: int, share: float) -> bool:
 def _is_overlap(kind: _Kind, kinds: list[_Kind], noise: float, settings: WaveformSettings) -> bool:
     """Tell whether the mean of a kind is the sum of two more frequent ones at some shifts.
 
-    noise  the energy of the noise in a piece
+    Parameters
+    ----------
+    noise
+        the energy of the noise in a piece
     """
     often = [other.mean for other in kinds if other.count >= settings.often * kind.count][:12]
     if not often:

@@ -48,7 +48,10 @@ _SCALARS = (bool, int, float, str)
 def require(holds: bool, given: Mapping[str, object] | str, expected: str) -> None:
     """Raise an error that has what was given and what was expected as fields.
 
-    given  values by name; or, where the names do not say it, a clause
+    Parameters
+    ----------
+    given
+        values by name; or, where the names do not say it, a clause
     """
     if not holds:
         raise InvalidSetting(given, expected)
@@ -63,7 +66,10 @@ def require_count(name: str, value: object, least: int = 1) -> None:
 class Within:
     """The range of a number, as a part of its annotation.
 
-    above, below   the bounds themselves are not in the range
+    Parameters
+    ----------
+    above, below
+        the bounds themselves are not in the range
     """
 
     least: float
@@ -217,7 +223,10 @@ def value_in_words(value: object) -> str:
 def type_hints(kind: type, *, ranges: bool = False) -> dict[str, object]:
     """Return the name and the type of every setting of a spec.
 
-    ranges  with their ranges, where they have any
+    Parameters
+    ----------
+    ranges
+        with their ranges, where they have any
     """
     return _cached_hints(cast(Hashable, kind), include_extras=ranges)
 
@@ -308,7 +317,10 @@ def choose_kind(
     """Return the spec that a table of a choice stands for, and its settings; a name alone stands
     for a table with nothing else.
 
-    old  the spec that a table without a name keeps
+    Parameters
+    ----------
+    old
+        the spec that a table without a name keeps
     """
     kinds = {spec.kind: spec for spec in specs}
     table: dict[str, object] = {"kind": value} if isinstance(value, str) else dict(value)

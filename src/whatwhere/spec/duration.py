@@ -10,8 +10,13 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 def samples_of(length: str | int, rate: float | None, name: str = "length") -> int:
     """Return a length such as '12ms', '0.5s' or '64', in samples.
 
-    name  what it is the length of, for errors
+    Parameters
+    ----------
+    name
+        what it is the length of, for errors
 
+    Examples
+    --------
     >>> samples_of("12ms", 2000), samples_of("64", None)
     (24, 64)
     """
@@ -40,8 +45,13 @@ def read_length(length: str | int, name: str = "length") -> tuple[float, str]:
 def seconds_of(time: str, name: str) -> float:
     """Return a time such as '90', '1:30', '0:01:30.250', '1500ms' or '2min', in seconds.
 
-    name  what it is, for errors
+    Parameters
+    ----------
+    name
+        what it is, for errors
 
+    Examples
+    --------
     >>> seconds_of("0:01:30.5", "start"), seconds_of("2min", "end")
     (90.5, 120.0)
     """

@@ -15,9 +15,13 @@ from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 class Execution(Checked):
     """The engine that computes, and its device.
 
-    engine  the engine that computes inference; `whatwhere info` lists them. 'auto' takes the
-            fastest one that supports the model
-    device  the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is one
+    Parameters
+    ----------
+    engine
+        the engine that computes inference; `whatwhere info` lists them. 'auto' takes the fastest
+        one that supports the model
+    device
+        the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is one
     """
 
     engine: str = "auto"
@@ -32,19 +36,26 @@ class Execution(Checked):
 class TrainingOptions(Execution):
     """How a training runs; the recipe says what it computes.
 
-    engine            the engine that computes inference; `whatwhere info` lists them. 'auto' takes
-                      the fastest one that supports the model
-    device            the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is
-                      one
-    store             where to keep latents between epochs: 'memory', 'file', or 'auto' (in memory
-                      if they fit)
-    checkpoint_every  epochs between checkpoints; 0 writes one only when training stops. By default
-                      every epoch ends with one, unless that would take more than a tenth of the
-                      time
-    timeout           seconds to wait for another process (torchrun) that does not answer; must be
-                      longer than the slowest batch
-    notes             plain values to store in the checkpoint, such as where the images came from
+    Parameters
+    ----------
+    engine
+        the engine that computes inference; `whatwhere info` lists them. 'auto' takes the fastest
+        one that supports the model
+    device
+        the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is one
+    store
+        where to keep latents between epochs: 'memory', 'file', or 'auto' (in memory if they fit)
+    checkpoint_every
+        epochs between checkpoints; 0 writes one only when training stops. By default every epoch
+        ends with one, unless that would take more than a tenth of the time
+    timeout
+        seconds to wait for another process (torchrun) that does not answer; must be longer than the
+        slowest batch
+    notes
+        plain values to store in the checkpoint, such as where the images came from
 
+    Examples
+    --------
     >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
     'auto'
     """
@@ -59,9 +70,14 @@ class TrainingOptions(Execution):
 class Shard(Checked):
     """A part of the work of a command that processes pictures one by one.
 
-    index   the number of this part, from 1
-    count   the number of parts
-    origin  what set it: an option, or the variables of a scheduler
+    Parameters
+    ----------
+    index
+        the number of this part, from 1
+    count
+        the number of parts
+    origin
+        what set it: an option, or the variables of a scheduler
     """
 
     index: Count = 1
@@ -111,8 +127,12 @@ ALL = Shard()  # the only part
 class ArrayWithGaps(SpecError):
     """A Slurm array in which the number of a task does not show its part.
 
-    count        the number of tasks
-    first, last  their lowest and their highest number
+    Attributes
+    ----------
+    count
+        the number of tasks
+    first, last
+        their lowest and their highest number
     """
 
     def __init__(self, count: int, first: int, last: int) -> None:
@@ -200,9 +220,12 @@ def part_number(path: Path) -> Shard:
 class Sharding(Checked):
     """Which part of the pictures a command processes.
 
-    shard  process only part I of N of the pictures (I/N), so that each part can run on another
-           machine; 1/1 processes all. In a Slurm array (SLURM_ARRAY_TASK_ID) and under torchrun
-           (RANK), the default is the part of this process
+    Parameters
+    ----------
+    shard
+        process only part I of N of the pictures (I/N), so that each part can run on another
+        machine; 1/1 processes all. In a Slurm array (SLURM_ARRAY_TASK_ID) and under torchrun
+        (RANK), the default is the part of this process
     """
 
     shard: str | None = None

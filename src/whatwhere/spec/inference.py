@@ -26,11 +26,18 @@ class AutoLam(Checked):
     """λ chosen from the images (`inference.auto_lam`): by their strength, as a share, or by their
     noise.
 
-    relative    λ for images with the contrast of white strokes on black. Images with less contrast
-                get a larger λ, so that they have the same code
-    share       if given, 1/λ as a share of the smallest 1/λ that leaves no feature
-    deviations  if given, 1/λ in standard deviations of the estimated noise, for signals
+    Parameters
+    ----------
+    relative
+        λ for images with the contrast of white strokes on black. Images with less contrast get a
+        larger λ, so that they have the same code
+    share
+        if given, 1/λ as a share of the smallest 1/λ that leaves no feature
+    deviations
+        if given, 1/λ in standard deviations of the estimated noise, for signals
 
+    Examples
+    --------
     >>> ww.InferenceSpec(lam=ww.AutoLam(relative=2.0)).lam
     AutoLam(relative=2.0, share=None, deviations=None)
     """
@@ -45,10 +52,15 @@ class AutoLam(Checked):
 class LineSearch(Checked):
     """β by the exact line search of the smooth term, in every step.
 
-    per       'image': β for each image; 'batch': one β, chosen from a tenth of the batch (the
-              paper)
-    momentum  accelerate the features' steps (FISTA with restart)
+    Parameters
+    ----------
+    per
+        'image': β for each image; 'batch': one β, chosen from a tenth of the batch (the paper)
+    momentum
+        accelerate the features' steps (FISTA with restart)
 
+    Examples
+    --------
     >>> ww.LineSearch(per="batch").momentum
     False
     """
@@ -62,8 +74,13 @@ class LineSearch(Checked):
 class Fixed(Checked):
     """The same safe β in every step, from a bound on the filters' gain.
 
-    momentum  accelerate the features' steps (FISTA with restart)
+    Parameters
+    ----------
+    momentum
+        accelerate the features' steps (FISTA with restart)
 
+    Examples
+    --------
     >>> ww.InferenceSpec(step=ww.Fixed(momentum=True)).momentum
     True
     """
@@ -81,12 +98,19 @@ def of_layer(values: tuple[float, ...], k: int) -> float:
 class StepSpec(Checked):
     """The sizes of one step of a `Schedule`.
 
-    size           β, the size of the features' step
-    threshold      the threshold of the shrinkage; ISTA takes β
-    extrapolation  how far the next step starts ahead of the features, as a share of their last
-                   change
-    pooling_step   β_U of every layer; the last one serves all layers above
+    Parameters
+    ----------
+    size
+        β, the size of the features' step
+    threshold
+        the threshold of the shrinkage; ISTA takes β
+    extrapolation
+        how far the next step starts ahead of the features, as a share of their last change
+    pooling_step
+        β_U of every layer; the last one serves all layers above
 
+    Examples
+    --------
     >>> ww.StepSpec(size=0.01, threshold=0.02).extrapolation
     0.0
     """
@@ -105,13 +129,19 @@ class StepSpec(Checked):
 class Schedule(Checked):
     """The sizes of every step, given in advance. `inference.unrolled` learns them.
 
-    steps        a `StepSpec` for each step
-    contrast     the largest |v| of the images that its β_U are meant for. β_U is multiplied by
-                 (contrast / max |v|)² for every image, so that brighter images take the same steps;
-                 None multiplies by 1
-    mu_scale, gamma_scale  factors for the fitted start of μ and γ, one for each layer; the last one
-                           serves all layers above
+    Parameters
+    ----------
+    steps
+        a `StepSpec` for each step
+    contrast
+        the largest |v| of the images that its β_U are meant for. β_U is multiplied by (contrast /
+        max |v|)² for every image, so that brighter images take the same steps; None multiplies by 1
+    mu_scale, gamma_scale
+        factors for the fitted start of μ and γ, one for each layer; the last one serves all layers
+        above
 
+    Examples
+    --------
     >>> ww.InferenceSpec(step=ww.Schedule(steps=[ww.StepSpec(size=0.01, threshold=0.01)] * 5)).steps
     5
     """
@@ -138,19 +168,30 @@ _TO_A_GAP: Final[dict[str, object]] = {"steps": 20_000, "tolerance": 0.0}
 class InferenceSpec(Checked):
     """How features and pooling variables are inferred.
 
-    lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam`
-                  chooses it from the images
-    penalty       what features cost: `Power`, Σ|p|^α; with alpha = 1 it is the ℓ1 norm
-    steps         number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
-    tolerance     stop an image once the relative change of its cost per step is below this
-                  (`engines.convergence`); with 0 or a `Schedule`, inference takes all steps
-    gap           stop an image once its duality gap is at most this share of its cost, which is
-                  then that near to the minimum for its pooling variables; needs a convex penalty.
-                  0 computes no gap
-    step          β, the size of the features' steps: a `LineSearch`, `Fixed`, or a `Schedule`
-    pooling_step  β_U, the step of the pooling variables
-    moments       how the pooling variables start, and the bounds of γ: a `MomentFit`
+    Parameters
+    ----------
+    lam
+        λ, the weight of the reconstruction against the sparsity penalty; `AutoLam` chooses it from
+        the images
+    penalty
+        what features cost: `Power`, Σ|p|^α; with alpha = 1 it is the ℓ1 norm
+    steps
+        number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
+    tolerance
+        stop an image once the relative change of its cost per step is below this
+        (`engines.convergence`); with 0 or a `Schedule`, inference takes all steps
+    gap
+        stop an image once its duality gap is at most this share of its cost, which is then that
+        near to the minimum for its pooling variables; needs a convex penalty. 0 computes no gap
+    step
+        β, the size of the features' steps: a `LineSearch`, `Fixed`, or a `Schedule`
+    pooling_step
+        β_U, the step of the pooling variables
+    moments
+        how the pooling variables start, and the bounds of γ: a `MomentFit`
 
+    Examples
+    --------
     >>> ww.InferenceSpec(lam=0.5, steps=200, step=ww.Fixed(momentum=True)).moments.gamma_max
     100.0
     >>> ww.InferenceSpec(lam=-1)
@@ -220,14 +261,23 @@ class InferenceSpec(Checked):
 class DistillSpec(Checked):
     """How steps of inference are learned: settings of `distill`.
 
-    batches        number of random batches to learn from
-    batch_size     number of images in a batch
-    learning_rate  initial learning rate of Adam for the step sizes
-    filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
-    imitation      weight of the distance from the features of many plain steps; 0 minimises the
-                   cost alone
-    seed           seed of the random choice of images
+    Parameters
+    ----------
+    batches
+        number of random batches to learn from
+    batch_size
+        number of images in a batch
+    learning_rate
+        initial learning rate of Adam for the step sizes
+    filter_rate
+        the learning rate of untied filters, as a multiple of `learning_rate`
+    imitation
+        weight of the distance from the features of many plain steps; 0 minimises the cost alone
+    seed
+        seed of the random choice of images
 
+    Examples
+    --------
     >>> ww.DistillSpec(batches=50).batch_size
     20
     """

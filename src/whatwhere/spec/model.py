@@ -27,16 +27,26 @@ class LayerSpec(Checked):
     """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling
     above.
 
-    maps          number of unpooled maps, B
-    filter_size   size of the filters, K, in elements of the map below: their side, or a pair
-                  (height, width)
-    pooling       'gaussian' (`Gaussian`, inferred for every image), 'max' (`Max`, switches) or
-                  'sum' (`Sum`, flat)
-    pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
-    pool_stride   distance between regions, a number or a pair; None means they do not overlap
-    pool_maps     number of neighbouring maps to pool together (the paper's footnote on 3-D pooling)
-    fan_in        how many maps below each map connects to, drawn at random; None means all
+    Parameters
+    ----------
+    maps
+        number of unpooled maps, B
+    filter_size
+        size of the filters, K, in elements of the map below: their side, or a pair (height, width)
+    pooling
+        'gaussian' (`Gaussian`, inferred for every image), 'max' (`Max`, switches) or 'sum' (`Sum`,
+        flat)
+    pool_size
+        size of the pooling regions, in elements: their side, or a pair (height, width)
+    pool_stride
+        distance between regions, a number or a pair; None means they do not overlap
+    pool_maps
+        number of neighbouring maps to pool together (the paper's footnote on 3-D pooling)
+    fan_in
+        how many maps below each map connects to, drawn at random; None means all
 
+    Examples
+    --------
     >>> ww.LayerSpec(maps=48, fan_in=8).pool_size
     2
     >>> ww.LayerSpec(maps=8, filter_size=(1, 64), pool_size=(1, 4)).filter_shape    # of signals
@@ -101,21 +111,30 @@ class LayerSpec(Checked):
 class InputSpec(Checked):
     """What happens to an image before the model explains it, and is undone in the reconstruction.
 
-    kind             'none' (the image as it is), 'highpass' (subtracts a Gaussian low-pass),
-                     'onoff' (positive and negative parts as separate channels, for non-negative
-                     models) or, for signals, 'baseline' (subtracts a smooth running median),
-                     'rise' (how much the signal rises) or 'louder' (by how many decibels it
-                     becomes louder)
-    sigma            width of the low-pass, in pixels
-    span             length of the running median, in samples: several times the length of a
-                     waveform; or the samples on each side of a place that a rise compares
-    hum              frequency of the mains, in cycles per sample, which 'baseline' subtracts with
-                     its harmonics; 0 if there is none
-    contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
-    contrast_sigma   width of the neighbourhood in which contrast is measured, in pixels
-    contrast_floor   contrast, in units of the image, below which it is hardly amplified
-    white            the value of white. Integers are scaled so that the largest value of their type
-                     becomes white; floats above twice this value give a warning
+    Parameters
+    ----------
+    kind
+        'none' (the image as it is), 'highpass' (subtracts a Gaussian low-pass), 'onoff' (positive
+        and negative parts as separate channels, for non-negative models) or, for signals,
+        'baseline' (subtracts a smooth running median), 'rise' (how much the signal rises) or
+        'louder' (by how many decibels it becomes louder)
+    sigma
+        width of the low-pass, in pixels
+    span
+        length of the running median, in samples: several times the length of a waveform; or the
+        samples on each side of a place that a rise compares
+    hum
+        frequency of the mains, in cycles per sample, which 'baseline' subtracts with its harmonics;
+        0 if there is none
+    contrast
+        strength of local contrast normalisation, from 0 (none) to 1 (all)
+    contrast_sigma
+        width of the neighbourhood in which contrast is measured, in pixels
+    contrast_floor
+        contrast, in units of the image, below which it is hardly amplified
+    white
+        the value of white. Integers are scaled so that the largest value of their type becomes
+        white; floats above twice this value give a warning
     """
 
     kind: InputKind = "none"
@@ -133,16 +152,25 @@ class ModelSpec(Checked):
     """The architecture: colour channels of the image, its input stage, and the layers from the
     image upwards.
 
-    layers       one `LayerSpec` for each layer
-    channels     number of channels of the images: 1 for grey, 3 for colour
-    nonnegative  project features and filters to be ≥ 0; images must be ≥ 0
-    signed_filters  project only features: filters and images may have both signs, as waveforms and
-                    recordings do
-    normalise    scale each 'filter' (all planes of one map together) or each 'plane' to unit
-                 length; the channels of an image always share one length, so that filters can have
-                 a colour
-    input        what happens to an image before the model explains it, an `InputSpec`
+    Parameters
+    ----------
+    layers
+        one `LayerSpec` for each layer
+    channels
+        number of channels of the images: 1 for grey, 3 for colour
+    nonnegative
+        project features and filters to be ≥ 0; images must be ≥ 0
+    signed_filters
+        project only features: filters and images may have both signs, as waveforms and recordings
+        do
+    normalise
+        scale each 'filter' (all planes of one map together) or each 'plane' to unit length; the
+        channels of an image always share one length, so that filters can have a colour
+    input
+        what happens to an image before the model explains it, an `InputSpec`
 
+    Examples
+    --------
     >>> spec = ww.ModelSpec(layers=(ww.LayerSpec(maps=16), ww.LayerSpec(maps=48, fan_in=8)))
     >>> spec == ww.ModelSpec.paper()
     True
@@ -228,12 +256,18 @@ class ModelSpec(Checked):
         """Return a model of waveforms of signals [N, channels, T], of both signs, each with
         features ≥ 0: what, when and how strongly.
 
-        maps       number of waveforms
-        length     length of a waveform, in samples
-        pool_size, pool_stride  size and distance of the regions, in samples. The defaults give the
-                                most accurate times; a size of 1 is the plain convolutional sparse
-                                code
+        Parameters
+        ----------
+        maps
+            number of waveforms
+        length
+            length of a waveform, in samples
+        pool_size, pool_stride
+            size and distance of the regions, in samples. The defaults give the most accurate times;
+            a size of 1 is the plain convolutional sparse code
 
+        Examples
+        --------
         >>> ww.DeconvNet(ww.ModelSpec.signals(maps=5, length=32))
         DeconvNet(1 → 5 maps 1×32, gaussian 1×2 stride 1×1; float32, cpu)
         """

@@ -41,8 +41,13 @@ class _PenaltyFormulas:
 class Power(_PenaltyFormulas, Checked):
     """The penalty Σ|p|^α.
 
-    alpha  exponent α, from ½ (fewer features) to 1
+    Parameters
+    ----------
+    alpha
+        exponent α, from ½ (fewer features) to 1
 
+    Examples
+    --------
     >>> ww.InferenceSpec(penalty=ww.Power(alpha=0.5)).penalty
     Power(alpha=0.5)
     """

@@ -21,9 +21,15 @@ class MomentFit(Checked):
     """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position,
     weighted by |s|^power.
 
-    gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
-    power                 power of the signal s: 1 or 2
+    Parameters
+    ----------
+    gamma_min, gamma_max
+        bounds of the precision γ, in 1 / element²
+    power
+        power of the signal s: 1 or 2
 
+    Examples
+    --------
     >>> MomentFit(gamma_max=20.0).power
     2
     """

@@ -19,10 +19,16 @@ from whatwhere.spec.penalty import Power
 class Phase(Checked):
     """What one run of ISTA infers.
 
-    layer           the layer whose features are inferred
-    update_pooling  the layers whose pooling variables are updated; in other layers they stay as
-                    they were fitted
+    Parameters
+    ----------
+    layer
+        the layer whose features are inferred
+    update_pooling
+        the layers whose pooling variables are updated; in other layers they stay as they were
+        fitted
 
+    Examples
+    --------
     >>> model = ww.load("mnist")
     >>> first = ww.Phase(layer=1, update_pooling=(1,))
     >>> plan = (first, ww.Phase(layer=2, update_pooling=(2,)))   # two phases
@@ -54,14 +60,22 @@ def joint(depth: int) -> tuple[Phase, ...]:
 class EveryEpoch(Checked):
     """Filters are updated once an epoch, from the stored latents of all images (the paper).
 
-    reset_at     epochs after which all features are set to 0
-    direction_memory  share of the last epoch's change of the filters that is added to the next
-                 one; 0: none (the paper)
-    split_until  up to this epoch, a rare map takes over the filter of the map that most images use,
-                 and its features in half of these images; 0: never (the paper)
-    split_below  a map is rare if at most this share of the images uses it: a thousandth keeps all
-                 48 maps of the paper's layer 2 in use, and lowers the cost
+    Parameters
+    ----------
+    reset_at
+        epochs after which all features are set to 0
+    direction_memory
+        share of the last epoch's change of the filters that is added to the next one; 0: none (the
+        paper)
+    split_until
+        up to this epoch, a rare map takes over the filter of the map that most images use, and its
+        features in half of these images; 0: never (the paper)
+    split_below
+        a map is rare if at most this share of the images uses it: a thousandth keeps all 48 maps of
+        the paper's layer 2 in use, and lowers the cost
 
+    Examples
+    --------
     >>> ww.EveryEpoch(reset_at=(5, 10)).reset_at
     (5, 10)
     """
@@ -77,10 +91,15 @@ class EveryEpoch(Checked):
 class EveryBatch(Checked):
     """Filters are updated after every batch of a stream, whose latents are not stored.
 
-    direction_memory  share of the last batch's direction that the next one keeps
-    shuffle           take the images in a random order, the same in every run, if they can be read
-                      in any order
+    Parameters
+    ----------
+    direction_memory
+        share of the last batch's direction that the next one keeps
+    shuffle
+        take the images in a random order, the same in every run, if they can be read in any order
 
+    Examples
+    --------
     >>> ww.EveryBatch().direction_memory
     0.5
     """
@@ -94,16 +113,27 @@ class EveryBatch(Checked):
 class LearningSpec(Checked):
     """How one layer is trained.
 
-    inference      settings of the inference inside training
-    epochs         passes over the images
-    update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
-    cg_steps       conjugate-gradient steps of a filter update
-    tangent        filters move along the sphere of unit filters: the steps leave out what changes
-                   their lengths, which the projection undoes. Dictionaries of a lower cost in the
-                   same time; False: the paper
-    update_lower_filters  also update the filters of the layers below
-    update_lower_pooling  also update the pooling variables of the layers below
+    Parameters
+    ----------
+    inference
+        settings of the inference inside training
+    epochs
+        passes over the images
+    update
+        when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
+    cg_steps
+        conjugate-gradient steps of a filter update
+    tangent
+        filters move along the sphere of unit filters: the steps leave out what changes their
+        lengths, which the projection undoes. Dictionaries of a lower cost in the same time; False:
+        the paper
+    update_lower_filters
+        also update the filters of the layers below
+    update_lower_pooling
+        also update the pooling variables of the layers below
 
+    Examples
+    --------
     >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, steps=100), epochs=10).cg_steps
     2
     """
@@ -145,21 +175,30 @@ Where = Literal["auto", "keep", "forget", "both"]
 class DescriptorSpec(Checked):
     """How features become the vector that a linear classifier sees.
 
-    layers          layers whose features are described, concatenated; empty means the top one
-    patch           side of the overlapping patches at layer 1, 2, … (the last one serves every
-                    layer above)
-    stride          distance between patches at layer 1, 2, … (the last one serves all layers above)
-    cell            side of the cells that each patch is pooled in
-    size            the largest number of columns of a layer, but at least one for each map. If
-                    patches and cells give more columns, strides become larger, then patches and
-                    cells
-    cell_statistic  the statistic of each cell: 'rms' (root mean square), 'max' or 'mean'
-    raw             use the features themselves instead
-    where           'keep' describes what is at each place, with the settings above. 'forget'
-                    describes how strong each feature is anywhere, for textures. 'both' uses the two
-                    side by side. 'auto' chooses from the images, by how much of the features the
-                    places explain
+    Parameters
+    ----------
+    layers
+        layers whose features are described, concatenated; empty means the top one
+    patch
+        side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
+    stride
+        distance between patches at layer 1, 2, … (the last one serves all layers above)
+    cell
+        side of the cells that each patch is pooled in
+    size
+        the largest number of columns of a layer, but at least one for each map. If patches and
+        cells give more columns, strides become larger, then patches and cells
+    cell_statistic
+        the statistic of each cell: 'rms' (root mean square), 'max' or 'mean'
+    raw
+        use the features themselves instead
+    where
+        'keep' describes what is at each place, with the settings above. 'forget' describes how
+        strong each feature is anywhere, for textures. 'both' uses the two side by side. 'auto'
+        chooses from the images, by how much of the features the places explain
 
+    Examples
+    --------
     >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
     >>> ww.override(ww.Recipe.paper(), both).descriptor.layers
     (1, 2)
@@ -188,15 +227,26 @@ class Recipe(Checked):
     """An entire experiment: the model, how each layer is trained, how features are inferred and
     described.
 
-    model       the architecture
-    learning    how each layer is trained, one `LearningSpec` for each
-    inference   how features are inferred at test time
-    plan        phases of inference at test time; empty means one joint phase from the top layer
-    descriptor  how features become a vector for a classifier
-    batch_size  number of images inferred together; fixed for a run, because the batch rule of the
-                step size depends on it
-    seed        seed of the initial filters
+    Parameters
+    ----------
+    model
+        the architecture
+    learning
+        how each layer is trained, one `LearningSpec` for each
+    inference
+        how features are inferred at test time
+    plan
+        phases of inference at test time; empty means one joint phase from the top layer
+    descriptor
+        how features become a vector for a classifier
+    batch_size
+        number of images inferred together; fixed for a run, because the batch rule of the step size
+        depends on it
+    seed
+        seed of the initial filters
 
+    Examples
+    --------
     >>> recipe = ww.Recipe.paper()
     >>> recipe
     Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)

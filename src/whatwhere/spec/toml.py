@@ -58,8 +58,12 @@ INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes
 class GivenTwice(SpecError):
     """A setting that is given twice, as a table and by a dotted name.
 
-    name   the setting
-    other  the longer name that gives it again; empty if it is the same one
+    Attributes
+    ----------
+    name
+        the setting
+    other
+        the longer name that gives it again; empty if it is the same one
     """
 
     def __init__(self, name: str, other: str = "") -> None:
@@ -72,7 +76,10 @@ class GivenTwice(SpecError):
 class MissingSetting(SpecError):
     """A setting without a value and without a default.
 
-    name  the setting, with the tables that it is in
+    Attributes
+    ----------
+    name
+        the setting, with the tables that it is in
     """
 
     def __init__(self, name: str) -> None:
@@ -83,9 +90,14 @@ class MissingSetting(SpecError):
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     r"""Read a recipe: the paper's settings with the file's differences.
 
-    path  path of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures',
-          'photographs' or 'signals'
+    Parameters
+    ----------
+    path
+        path of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures',
+        'photographs' or 'signals'
 
+    Examples
+    --------
     >>> from pathlib import Path
     >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
     >>> ww.read_recipe("mine.toml")
@@ -120,11 +132,18 @@ def override(spec: Spec, changes: dict[str, object], where: str = "") -> Spec:
 
     If the number of layers changes, the learning settings follow (see `follow_depth`).
 
-    spec     a recipe, or a part of one
-    changes  the differences, by the names that a recipe file uses: tables in tables, or dotted
-             names as on the command line
-    where    prefix of the names in an error
+    Parameters
+    ----------
+    spec
+        a recipe, or a part of one
+    changes
+        the differences, by the names that a recipe file uses: tables in tables, or dotted names as
+        on the command line
+    where
+        prefix of the names in an error
 
+    Examples
+    --------
     >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
     20.0
     >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})

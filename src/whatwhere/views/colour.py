@@ -19,13 +19,22 @@ class Colour(MapView):
     """Shares of the colours of a picture: a smooth histogram of brightness and two differences of
     colours. Grey pictures have a histogram of brightness; other numbers of channels, one of each.
 
-    brightness  bins of the brightness
-    hues        bins of each of the two differences of colours
-    contrast    factor of the differences of colours, which are small in most pictures; beyond ±½
-                they count as ±½
-    grey        bins of the brightness of grey pictures, and of each of several channels
-    side        longest side of the pictures that are described, in pixels: larger ones are reduced
+    Parameters
+    ----------
+    brightness
+        bins of the brightness
+    hues
+        bins of each of the two differences of colours
+    contrast
+        factor of the differences of colours, which are small in most pictures; beyond ±½ they count
+        as ±½
+    grey
+        bins of the brightness of grey pictures, and of each of several channels
+    side
+        longest side of the pictures that are described, in pixels: larger ones are reduced
 
+    Examples
+    --------
     >>> from whatwhere.views import Colour
     >>> Colour(cells=(1,)).rows(torch.rand(5, 3, 40, 40)).shape
     torch.Size([5, 256])

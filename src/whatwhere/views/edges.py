@@ -17,12 +17,20 @@ from whatwhere.views.view import MapView
 class Edges(MapView):
     """Histograms of the directions of gradients in cells, relative to the cells around them.
 
-    cells       parts of the height and of the width
-    directions  bins of the direction, from 0 to 180°
-    side        side of the squares to which pictures are scaled, in pixels
-    limit       largest value of a histogram relative to its surroundings, so that one strong edge
-                does not hide all others (0.2 in the original)
+    Parameters
+    ----------
+    cells
+        parts of the height and of the width
+    directions
+        bins of the direction, from 0 to 180°
+    side
+        side of the squares to which pictures are scaled, in pixels
+    limit
+        largest value of a histogram relative to its surroundings, so that one strong edge does not
+        hide all others (0.2 in the original)
 
+    Examples
+    --------
     >>> from whatwhere.views import Edges
     >>> Edges().rows(torch.rand(5, 1, 28, 28)).shape
     torch.Size([5, 576])

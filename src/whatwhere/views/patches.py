@@ -28,13 +28,22 @@ class Patches(MapView):
     for each Gaussian, how many patches of the picture belong to it, and how far their means and
     variances are from its own. What is not special to the picture drops out.
 
-    cells      parts of the height and of the width
-    side       side of the squares to which pictures are scaled, in pixels
-    scales     how often the picture is halved, less one
-    step       distance of patches, in pixels of each scale
-    dark       sum of squares that is added to a patch's contrast before it is divided by it, so
-               that flat patches stay flat
+    Parameters
+    ----------
+    cells
+        parts of the height and of the width
+    side
+        side of the squares to which pictures are scaled, in pixels
+    scales
+        how often the picture is halved, less one
+    step
+        distance of patches, in pixels of each scale
+    dark
+        sum of squares that is added to a patch's contrast before it is divided by it, so that flat
+        patches stay flat
 
+    Examples
+    --------
     >>> from whatwhere.views import Patches
     >>> Patches().rows(torch.rand(5, 1, 40, 40)).shape
     torch.Size([5, 1568])
@@ -100,11 +109,18 @@ class Patches(MapView):
 class Mixture(NamedTuple):
     """A mixture of K Gaussians of patches [p], in D principal directions.
 
-    mean        of all patches, [p]
-    directions  from patches to whitened components, [p, D]
-    shares      of the Gaussians, [K]
-    centres     means of the Gaussians, [K, D]
-    variances   of the Gaussians, [K, D]
+    Parameters
+    ----------
+    mean
+        of all patches, [p]
+    directions
+        from patches to whitened components, [p, D]
+    shares
+        of the Gaussians, [K]
+    centres
+        means of the Gaussians, [K, D]
+    variances
+        of the Gaussians, [K, D]
     """
 
     mean: Tensor

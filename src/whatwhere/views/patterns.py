@@ -23,15 +23,26 @@ class Patterns(MapView):
     correlations between strengths of one scale: a checked cloth and a striped one may have the same
     means, but only in the checked one are both directions strong at the same places.
 
-    cells         parts of the height and of the width, for means and deviations
-    directions    directions of the waves
-    scales        how often the picture is halved, less one
-    side          side of the squares to which pictures are scaled, in pixels
-    wavelength    of the waves, in pixels of each scale
-    dark          strength that is added before logarithms, so that flat parts are alike
-    correlations  factor of the correlations, with which they vary about as much as the logarithms
-                  (median of 17 sets)
+    Parameters
+    ----------
+    cells
+        parts of the height and of the width, for means and deviations
+    directions
+        directions of the waves
+    scales
+        how often the picture is halved, less one
+    side
+        side of the squares to which pictures are scaled, in pixels
+    wavelength
+        of the waves, in pixels of each scale
+    dark
+        strength that is added before logarithms, so that flat parts are alike
+    correlations
+        factor of the correlations, with which they vary about as much as the logarithms (median of
+        17 sets)
 
+    Examples
+    --------
     >>> from whatwhere.views import Patterns
     >>> Patterns().rows(torch.rand(5, 1, 40, 40)).shape
     torch.Size([5, 81])

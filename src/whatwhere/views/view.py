@@ -20,8 +20,12 @@ Advance = Callable[[int], object]
 class View(Protocol):
     """A description of pictures: similar pictures have similar rows.
 
-    name  a word for it, as in "colour 0.7, shapes 0.3"
-    cost  seconds of one processor core for a picture of 64 × 64 pixels
+    Parameters
+    ----------
+    name
+        a word for it, as in "colour 0.7, shapes 0.3"
+    cost
+        seconds of one processor core for a picture of 64 × 64 pixels
     """
 
     @property
@@ -40,9 +44,13 @@ class MapView(Checked):
     It is also a callable from pictures to maps, as `AnomalyDetector(features=…)` takes them. The
     description of a picture does not depend on other pictures.
 
-    cells       parts of the height and of the width; 1 is the whole picture. Each division gives
-                some of the columns
-    batch_size  pictures that are described together
+    Parameters
+    ----------
+    cells
+        parts of the height and of the width; 1 is the whole picture. Each division gives some of
+        the columns
+    batch_size
+        pictures that are described together
     """
 
     cells: Annotated[tuple[Count, ...], NotEmpty()] = (1, 2)

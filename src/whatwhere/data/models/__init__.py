@@ -43,8 +43,13 @@ def find(name: str) -> Entry:
 def path(name: str) -> Path:
     """Return the file of a model that is known by name, after its checksum is verified.
 
-    name  one of `names`
+    Parameters
+    ----------
+    name
+        one of `names`
 
+    Examples
+    --------
     >>> ww.models.path("mnist").name
     'mnist.safetensors'
     """
@@ -55,8 +60,13 @@ def path(name: str) -> Path:
 def card(name: str) -> str:
     """Return the card of a model, in Markdown: data, licence, recipe, error, checksum.
 
-    name  one of `names`
+    Parameters
+    ----------
+    name
+        one of `names`
 
+    Examples
+    --------
     >>> print(ww.models.card("mnist").splitlines()[0])
     # mnist
     """

@@ -17,10 +17,16 @@ _ADDRESS = re.compile(
 class HubFile(NamedTuple):
     """A file of a repository.
 
-    repository  owner and name
-    file        its path in the repository
-    revision    a branch, a tag or a commit; None for the newest
-    sha256      its checksum; None if it is not known
+    Parameters
+    ----------
+    repository
+        owner and name
+    file
+        its path in the repository
+    revision
+        a branch, a tag or a commit; None for the newest
+    sha256
+        its checksum; None if it is not known
     """
 
     repository: str

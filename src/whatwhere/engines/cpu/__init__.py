@@ -82,8 +82,11 @@ class CPUEngine:
     def unrolled(self, problem: Problem, *, exact_fit: bool) -> "UnrolledSteps":
         """Return the steps of a schedule, which gradients can be propagated back through.
 
-        exact_fit  fit the pooling variables at the start as exactly as the reference, which takes
-                   longer: gradients of the pooling variables of regions without signal need it
+        Parameters
+        ----------
+        exact_fit
+            fit the pooling variables at the start as exactly as the reference, which takes longer:
+            gradients of the pooling variables of regions without signal need it
         """
         from whatwhere.engines.cpu.unrolled import UnrolledSteps
 

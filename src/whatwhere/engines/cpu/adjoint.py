@@ -47,9 +47,14 @@ TAPS = 8  # taps of a filter's row whose sums are in registers together
 class Tape(NamedTuple):
     """What the forward pass has left of N images, and the gradients of its results.
 
-    states  [N, T, …]  the state before each step, and p there
-    above   [N, …]  gradients of p, or of p, μ and γ of all layers, as `pack_latents` has them
-    rates   [N]  factors of the schedule's β_U
+    Parameters
+    ----------
+    states
+        [N, T, …]  the state before each step, and p there
+    above
+        [N, …]  gradients of p, or of p, μ and γ of all layers, as `pack_latents` has them
+    rates
+        [N]  factors of the schedule's β_U
     """
 
     states: Array
@@ -60,14 +65,22 @@ class Tape(NamedTuple):
 class Sums(NamedTuple):
     """The gradients, which are added to.
 
-    images   [N, H W C]
-    filters  of all layers, one after the other: [map, row, column, map below], or [row,
-             column, map below, map] where the maps below do not fill vectors. One array, because
-             a tuple of arrays would be compiled again for every number of layers
-    starts   where each layer's begin in it, [layers]
-    steps    [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
-    scales   [layers, 2]  of the fitted μ and γ
-    rates    [N]
+    Parameters
+    ----------
+    images
+        [N, H W C]
+    filters
+        of all layers, one after the other: [map, row, column, map below], or [row, column, map
+        below, map] where the maps below do not fill vectors. One array, because a tuple of arrays
+        would be compiled again for every number of layers
+    starts
+        where each layer's begin in it, [layers]
+    steps
+        [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
+    scales
+        [layers, 2]  of the fitted μ and γ
+    rates
+        [N]
     """
 
     images: Array

@@ -87,8 +87,12 @@ class FirstUse:
     """Counts the work that is done without machine code: all of it together takes less time than
     compiling.
 
-    is_compiled      tells whether there is machine code
-    start_compiling  starts to make it in another process
+    Parameters
+    ----------
+    is_compiled
+        tells whether there is machine code
+    start_compiling
+        starts to make it in another process
     """
 
     is_compiled: Callable[[], bool] = has_machine_code

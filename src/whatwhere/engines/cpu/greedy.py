@@ -72,13 +72,21 @@ class Signal(NamedTuple):
     """Memory for one signal. Coefficient j of map b is at b · places + K + j, and covers the
     samples K + j + k.
 
-    g, z, n   [B places]
-    r, w      [C samples]  M² (v - D z) and M²; 0 beyond the ends
-    regular   [places]  whether M = 1 in all samples that a waveform covers
-    best, at  [segments]  the largest n |δ|, and its coefficient, -1 where g has changed since
-    gain      [segments]  Σ n δ²/2, what the steps of all coefficients would gain if waveforms were
-              orthogonal
-    lanes     [2 LANES]  work
+    Parameters
+    ----------
+    g, z, n
+        [B places]
+    r, w
+        [C samples]  M² (v - D z) and M²; 0 beyond the ends
+    regular
+        [places]  whether M = 1 in all samples that a waveform covers
+    best, at
+        [segments]  the largest n |δ|, and its coefficient, -1 where g has changed since
+    gain
+        [segments]  Σ n δ²/2, what the steps of all coefficients would gain if waveforms were
+        orthogonal
+    lanes
+        [2 LANES]  work
     """
 
     g: Array
@@ -96,11 +104,18 @@ class Signal(NamedTuple):
 class Rule(NamedTuple):
     """The arguments of a descent.
 
-    rho        ρ = 1/λ
-    low        -ρ if coefficients may be negative, otherwise far below it
-    tolerance  the share of the cost that a sweep gains at the end
-    sweeps     the largest number of sweeps
-    budget     the largest number of steps of single coefficients
+    Parameters
+    ----------
+    rho
+        ρ = 1/λ
+    low
+        -ρ if coefficients may be negative, otherwise far below it
+    tolerance
+        the share of the cost that a sweep gains at the end
+    sweeps
+        the largest number of sweeps
+    budget
+        the largest number of steps of single coefficients
     """
 
     rho: float
@@ -113,9 +128,14 @@ class Rule(NamedTuple):
 class Overlaps(NamedTuple):
     """The products of the waveforms of some coefficients, as far as they overlap.
 
-    begin  [n + 1]  where each coefficient's begin
-    other  the number of the other coefficient
-    value  the product
+    Parameters
+    ----------
+    begin
+        [n + 1]  where each coefficient's begin
+    other
+        the number of the other coefficient
+    value
+        the product
     """
 
     begin: Array

@@ -17,12 +17,18 @@ from whatwhere.ops.convolution import convolve_up
 class SparseCodes:
     """What codes are sparse enough for coordinate descent.
 
-    few            waveforms up to which it is always faster: they never wait long for each other
-    least          the smallest share of the threshold in the largest correlation
-    many, short    more waveforms than `many` in a signal of fewer samples than `short` overlap
-                   everywhere
-    least_of_many  the smallest share for these
-    rough          a larger tolerance, as in training, asks for a rough code: few sweeps suffice
+    Parameters
+    ----------
+    few
+        waveforms up to which it is always faster: they never wait long for each other
+    least
+        the smallest share of the threshold in the largest correlation
+    many, short
+        more waveforms than `many` in a signal of fewer samples than `short` overlap everywhere
+    least_of_many
+        the smallest share for these
+    rough
+        a larger tolerance, as in training, asks for a rough code: few sweeps suffice
     """
 
     few: int = 4

@@ -18,14 +18,22 @@ from whatwhere.engines.jit.vector_math import formulas
 class Images(NamedTuple):
     """The data of N images.
 
-    images  [N, H W C];  masks  the same, or [N, 0] without a mask
-    packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
-    rates   [N]  factors of the schedule's β_U
-    beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖²
-            at the last point
-    trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
-    tape    [N, T, …]  what back-propagation needs of the state before each step, and its p; [N, T,
-            0] if it is not kept
+    Parameters
+    ----------
+    images
+        [N, H W C];  masks  the same, or [N, 0] without a mask
+    packed
+        [N, …]  p, μ and γ of all layers, read at point 0, written at the last
+    rates
+        [N]  factors of the schedule's β_U
+    beta
+        [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at
+        the last point
+    trace
+        [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
+    tape
+        [N, T, …]  what back-propagation needs of the state before each step, and its p; [N, T, 0]
+        if it is not kept
     """
 
     images: Array
@@ -42,7 +50,10 @@ class Images(NamedTuple):
 class Memory(NamedTuple):
     """Memory for one image, or for each image if they advance in several calls.
 
-    states  [1 or N, …]  the state;  codes  [1 or N, …]  p and the previous p, which momentum needs
+    Parameters
+    ----------
+    states
+        [1 or N, …]  the state;  codes  [1 or N, …]  p and the previous p, which momentum needs
     """
 
     states: Array

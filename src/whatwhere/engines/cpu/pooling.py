@@ -154,9 +154,14 @@ class Places(NamedTuple):
 class Movement(NamedTuple):
     """What moves one axis of LANES regions.
 
-    number    0 for rows, 1 for columns
-    inside    how many of the axis' elements lie in the map
-    gradient  ∇θ without the factor p̂
+    Parameters
+    ----------
+    number
+        0 for rows, 1 for columns
+    inside
+        how many of the axis' elements lie in the map
+    gradient
+        ∇θ without the factor p̂
     """
 
     number: int

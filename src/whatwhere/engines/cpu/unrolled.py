@@ -26,11 +26,18 @@ _free_tapes: list[Tensor] = []  # at most one: memory that is new costs as much 
 class StepGradients(NamedTuple):
     """Gradients by what scheduled steps follow from.
 
-    images   [N, C, H, W], after the input stage
-    filters  [B_{k-1}, B_k, K, L] of every layer
-    steps    [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
-    scales   [layers, 2]  of the fitted μ and γ
-    rates    [N]  the factors of β_U
+    Parameters
+    ----------
+    images
+        [N, C, H, W], after the input stage
+    filters
+        [B_{k-1}, B_k, K, L] of every layer
+    steps
+        [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
+    scales
+        [layers, 2]  of the fitted μ and γ
+    rates
+        [N]  the factors of β_U
     """
 
     images: Tensor

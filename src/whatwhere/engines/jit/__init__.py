@@ -147,7 +147,10 @@ class MachineCodeCache(FunctionCache):
         """Let one process at a time find or compile the code for some types: those that start
         together wait for the first one, and load what it has compiled.
 
-        compile_signature  Numba's `compile`, which looks into the cache first
+        Parameters
+        ----------
+        compile_signature
+            Numba's `compile`, which looks into the cache first
         """
 
         def compile_alone(signature: object) -> object:

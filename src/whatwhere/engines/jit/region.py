@@ -184,9 +184,14 @@ class AxisMoments(NamedTuple):
 class Moments(NamedTuple):
     """The moments of |s|^power in LANES regions.
 
-    largest        |s|
-    total          Σ |s|^power, relative to the largest
-    rows, columns  along each axis
+    Parameters
+    ----------
+    largest
+        |s|
+    total
+        Σ |s|^power, relative to the largest
+    rows, columns
+        along each axis
     """
 
     largest: Lanes

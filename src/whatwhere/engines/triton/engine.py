@@ -37,12 +37,18 @@ if TYPE_CHECKING:
 class Limits:
     """What the engine supports, records and keeps, at most.
 
-    region    elements of a pooling region: loops over them are unrolled
-    cell      elements from one region to the next, which a program holds in registers
-    recorded  images for which a CUDA graph also records the start; for more, it would need much
-              memory
-    cached    workspaces that are kept for the next call
-    compiler  the oldest version of Triton that compiles the kernels, major and minor
+    Parameters
+    ----------
+    region
+        elements of a pooling region: loops over them are unrolled
+    cell
+        elements from one region to the next, which a program holds in registers
+    recorded
+        images for which a CUDA graph also records the start; for more, it would need much memory
+    cached
+        workspaces that are kept for the next call
+    compiler
+        the oldest version of Triton that compiles the kernels, major and minor
     """
 
     region: int = 64

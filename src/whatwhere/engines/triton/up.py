@@ -37,9 +37,14 @@ def up(
     the weights: g. Then, all in registers, θ moves where the rule asks it: only where there are
     features, but in the first step everywhere, so that θ comes within its bounds. By its role,
 
-    between     g is handed to the layer above
-    gradient    g is stored and unpooled, for the line search
-    step        the step on the features is taken
+    Parameters
+    ----------
+    between
+        g is handed to the layer above
+    gradient
+        g is stored and unpooled, for the line search
+    step
+        the step on the features is taken
     """
     B: tl.constexpr = SHAPE.maps
     common, rows = tensors.common, numbers.rows

@@ -33,11 +33,17 @@ REGIONS = {"M": 32, "num_warps": 4}
 class DownPass(NamedTuple):
     """One pass down.
 
-    images    how many images of the batch, from the first
-    subtract  whether to subtract the images from the reconstruction
-    trial     whether this is R g of the line search, with the weights before it: only its squares
-              are used
-    t         the step whose marks say which of the top's regions have a feature; None: not known
+    Parameters
+    ----------
+    images
+        how many images of the batch, from the first
+    subtract
+        whether to subtract the images from the reconstruction
+    trial
+        whether this is R g of the line search, with the weights before it: only its squares are
+        used
+    t
+        the step whose marks say which of the top's regions have a feature; None: not known
     """
 
     images: int
