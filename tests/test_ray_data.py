@@ -131,7 +131,6 @@ def test_hostile_cells_are_errors_of_ours(worker, tmp_path):
         column({"bytes": None, "path": str(tmp_path / "pipe")}),
         column({"bytes": None, "path": str(tmp_path)}),
         column(picture[:0]),
-        column(picture[0]),
         np.full((1, 8, 8), "x"),
         np.full((1, 8, 8), 1j),
         picture[None] * np.nan,

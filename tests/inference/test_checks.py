@@ -147,7 +147,6 @@ class OfTwoSizes:
 @pytest.mark.parametrize(
     ("images", "error", "fields"),
     [
-        ([[0.0]], InvalidImages, {"given": "list"}),
         ({"a": 1}, InvalidImages, {"given": "dict"}),
         ({"images": 1}, InvalidImages, {"given": "dict"}),
         (None, InvalidImages, {"given": "NoneType"}),
