@@ -23,9 +23,9 @@ test: $(VENV)/.dev
 	$(MAKE) --jobs 2 --output-sync $(MACHINE_CODE)
 	$(MAKE) --jobs 2 types suite
 
-# Three workers: tests that wait for a browser or another process leave a core to others.
+# Four workers: tests that wait for a browser or another process leave a core to others.
 suite: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 # Before every commit, at most a minute: format, lint, types of what changed, imports, the core's tests.
 check: $(VENV)/.dev
